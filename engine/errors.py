@@ -1,0 +1,179 @@
+"""Every error Taskyard raises on purpose, as one tree.
+
+    TaskyardError
+    ├── UsageError               exit status 2: the user can mend it before anything was written
+    │   ├── SettingsError        taskyard.toml, a flag or an environment variable
+    │   ├── BoardError           the board file as a whole cannot be used
+    │   └── PreflightError       the repository is in a state no run can start from
+    ├── BudgetReachedError       exit status 3: the next call could pass the budget
+    ├── GitError                 a git command answered with a failure
+    │   ├── MergeConflictError   two sides changed the same lines
+    │   └── PushRejectedError    the remote said no
+    ├── ProcessError             a child process could not start, or overran its time
+    ├── TemplateError            a prompt does not compile or misses a variable
+    ├── StoreError               a database or file of ours cannot be read or written
+    │   └── RunBusyError         another live process owns this run
+    ├── LockLostError            the lease lapsed; the holder must not write
+    └── LLMError                 a model call got no usable answer
+        ├── AuthenticationError  the key is missing or refused
+        ├── RequestRejectedError the service will never accept this request
+        ├── RateLimitedError     429; carries the pause in seconds
+        ├── OverloadedError      529
+        ├── ServiceError         5xx, or an answer that is no answer (HTML, bad JSON, empty object)
+        ├── TruncatedError       the stream ended before the message did
+        ├── ConnectionFailedError  the endpoint could not be reached
+        ├── DeadlineError        no (whole) answer within our own time limit
+        └── BatchItemError       one item of a batch errored, expired, was cancelled or is missing
+
+An error has a message (what happened) and, where there is one, a hint (what to do next); `str()` gives both
+on one line, so that whatever prints it tells the user how to go on.
+"""
+
+from __future__ import annotations
+
+
+class TaskyardError(Exception):
+    """Base of the tree. `message` says what happened, `hint` what to do next."""
+
+    exit_status = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.hint}" if self.hint else self.message
+
+
+class UsageError(TaskyardError):
+    """The user asked for something that cannot be done as asked; nothing was written."""
+
+    exit_status = 2
+
+
+class SettingsError(UsageError):
+    """A setting is unknown, has the wrong type, or contradicts another."""
+
+
+class BoardError(UsageError):
+    """The board cannot be read, or holds no table."""
+
+
+class PreflightError(UsageError):
+    """The repository (or the endpoint) is not in a state a run can start from."""
+
+
+class BudgetReachedError(TaskyardError):
+    """The worst case of the next call would pass the budget of the run or of the task."""
+
+    exit_status = 3
+
+
+class GitError(TaskyardError):
+    """A git command failed. `status` is its exit status, `stderr` its last words."""
+
+    def __init__(self, message: str, hint: str = "", *, status: int = -1, stderr: str = "") -> None:
+        super().__init__(message, hint)
+        self.status = status
+        self.stderr = stderr
+
+
+class MergeConflictError(GitError):
+    """Two sides changed the same lines; `paths` are the files concerned."""
+
+    def __init__(self, message: str, paths: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.paths = paths
+
+
+class PushRejectedError(GitError):
+    """The remote refused. `kind` is one of: moved, hook, locked, unreachable, unknown."""
+
+    def __init__(self, message: str, hint: str = "", *, kind: str, stderr: str = "") -> None:
+        super().__init__(message, hint, stderr=stderr)
+        self.kind = kind
+
+
+class ProcessError(TaskyardError):
+    """A child process could not be started, or was ended because it overran a time limit."""
+
+
+class TemplateError(TaskyardError):
+    """A prompt template does not compile, or misses a variable; names file and line."""
+
+
+class StoreError(TaskyardError):
+    """A database or file of Taskyard's own cannot be read or written."""
+
+
+class RunBusyError(StoreError):
+    """Another live process is the orchestrator of this board."""
+
+    exit_status = 2
+
+
+class LockLostError(TaskyardError):
+    """The lease of a lock lapsed while it was held; what it guarded must not be written."""
+
+
+class LLMError(TaskyardError):
+    """A model call got no usable answer. `retryable` says whether the same request may succeed later."""
+
+    retryable = False
+
+
+class AuthenticationError(LLMError):
+    """No API key, or one that the service refuses."""
+
+
+class RequestRejectedError(LLMError):
+    """The service will never accept this request (400, 404, 413, 422, a spend limit)."""
+
+
+class RateLimitedError(LLMError):
+    """429. `retry_after` is the pause the service asks for, in seconds."""
+
+    retryable = True
+
+    def __init__(self, message: str, hint: str = "", *, retry_after: float = 0.0) -> None:
+        super().__init__(message, hint)
+        self.retry_after = retry_after
+
+
+class OverloadedError(LLMError):
+    """529: the service has no capacity now."""
+
+    retryable = True
+
+
+class ServiceError(LLMError):
+    """The service failed (5xx), or answered with something that is not an answer."""
+
+    retryable = True
+
+
+class TruncatedError(LLMError):
+    """The stream ended before the message was complete."""
+
+    retryable = True
+
+
+class ConnectionFailedError(LLMError):
+    """The endpoint could not be reached, or the connection broke."""
+
+    retryable = True
+
+
+class DeadlineError(LLMError):
+    """The call took longer than the total or idle limit we set for it."""
+
+    retryable = True
+
+
+class BatchItemError(LLMError):
+    """One request of a batch got no answer. `kind`: errored, expired, canceled or missing."""
+
+    def __init__(self, message: str, hint: str = "", *, kind: str) -> None:
+        super().__init__(message, hint)
+        self.kind = kind
