@@ -1,0 +1,52 @@
+"""One clean environment for every test: no user configuration, no key, no colour setting, no animation."""
+
+from __future__ import annotations
+
+import os
+
+# Textual reads this once, when it is first imported.
+os.environ["TEXTUAL_ANIMATIONS"] = "none"
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sample_repository import SampleRepository, make_sample_repository
+
+_FOREIGN = ("GIT_", "TASKYARD_", "ANTHROPIC_", "XDG_")
+_home = Path(tempfile.mkdtemp(prefix="taskyard-tests-"))
+
+
+def _clean_environment() -> None:
+    for name in list(os.environ):
+        if name.startswith(_FOREIGN) or name == "NO_COLOR":
+            del os.environ[name]
+    gitconfig = _home / "gitconfig"
+    gitconfig.write_text(
+        "[user]\n\tname = Test Person\n\temail = test@example.org\n"
+        "[init]\n\tdefaultBranch = main\n[commit]\n\tgpgsign = false\n[gc]\n\tauto = 0\n"
+    )
+    os.environ["GIT_CONFIG_GLOBAL"] = str(gitconfig)
+    os.environ["GIT_CONFIG_NOSYSTEM"] = "1"
+    os.environ["XDG_STATE_HOME"] = str(_home / "state")
+
+
+_clean_environment()
+
+
+def pytest_unconfigure() -> None:
+    """Remove what the session kept outside pytest's own temporary directories."""
+    shutil.rmtree(_home, ignore_errors=True)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Callable[..., SampleRepository]:
+    """Make a repository with one commit and a bare remote: `repo({"a.py": "..."}, name="shop")`."""
+
+    def make(files: dict[str, str] | None = None, *, name: str = "project") -> SampleRepository:
+        return make_sample_repository(tmp_path / name, files or {"README.md": "# Project\n"})
+
+    return make

@@ -1,0 +1,49 @@
+"""The rules of the house: style, types, import contracts, and a start that loads nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+
+
+def run(*command: str | Path, timeout: float = 300) -> str:
+    """Run a tool over the project; its output is the failure message."""
+    done = subprocess.run(
+        [str(part) for part in command], cwd=ROOT, capture_output=True, text=True, timeout=timeout
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_ruff_finds_nothing() -> None:
+    run(BIN / "ruff", "check", ".")
+
+
+def test_ruff_would_format_nothing() -> None:
+    run(BIN / "ruff", "format", "--check", ".")
+
+
+@pytest.mark.timeout(300)
+def test_strict_types_hold() -> None:
+    run(BIN / "mypy")
+
+
+def test_imports_run_down_the_floors() -> None:
+    run(BIN / "lint-imports", "--no-cache")
+
+
+HEAVY = ("anthropic", "apsw", "git", "jinja2", "textual", "watchfiles")
+
+
+@pytest.mark.parametrize("module", ["tui.cli", "engine.board", "engine.settings", "engine.templates"])
+def test_importing_the_command_loads_nothing_heavy(module: str) -> None:
+    loaded = run(
+        sys.executable, "-c", f"import sys, {module}; print(*sorted(set(sys.modules) & set({HEAVY!r})))"
+    ).split()
+    assert loaded == []

@@ -1,0 +1,1 @@
+"""The command and the dashboard of Taskyard. Whatever decides anything lives in `engine`."""
