@@ -1,0 +1,79 @@
+"""The one way events leave the engine: into the state, to the journal, to whoever listens, and as a `Snapshot`.
+
+The bus lives on the engine's event loop. `latest` is a plain attribute that any thread may read; it is replaced at
+most `PUBLISH_HZ` times a second, so five thousand events a second cost a screen no more than five.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from engine.events import Event
+from engine.state import RunState, Snapshot
+
+PUBLISH_HZ = 20.0
+
+
+class Sink(Protocol):
+    """Where events are kept: the journal of one run."""
+
+    def append(self, event: Event) -> None:
+        """Keep the event soon; order is kept."""
+
+    async def commit(self, event: Event) -> None:
+        """Keep the event and return once it would survive a crash."""
+
+
+class Bus:
+    """Emit events with `emit`, or with `commit` what money or git depends on. `clock` gives seconds since the epoch."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self.state = RunState()
+        self.latest: Snapshot = self.state.snapshot()
+        self._sink: Sink | None = None
+        self._listeners: list[Callable[[Event], None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._published = 0.0
+
+    def attach(self, sink: Sink, state: RunState) -> None:
+        """Keep all further events in `sink`, and go on from `state`."""
+        self._sink = sink
+        self.state = state
+        self.publish()
+
+    def subscribe(self, listener: Callable[[Event], None]) -> None:
+        """Call `listener` with every event, on the engine's loop. It must not block."""
+        self._listeners.append(listener)
+
+    def emit(self, event: Event) -> None:
+        """Apply, tell and keep the event; returns at once."""
+        if self._sink is not None:
+            self._sink.append(event)
+        self._spread(event)
+
+    async def commit(self, event: Event) -> None:
+        """Keep the event first, then apply and tell it. Raises StoreError when it cannot be kept."""
+        if self._sink is not None:
+            await self._sink.commit(event)
+        self._spread(event)
+
+    def _spread(self, event: Event) -> None:
+        self.state.apply(event)
+        for listener in self._listeners:
+            listener(event)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            wait = max(0.0, self._published + 1.0 / PUBLISH_HZ - loop.time())
+            self._timer = loop.call_later(wait, self.publish)
+
+    def publish(self) -> None:
+        """Make `latest` the state of now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._published = asyncio.get_running_loop().time()
+        self.latest = self.state.snapshot()
