@@ -1,0 +1,414 @@
+"""One SQLite file with one writer thread that commits in groups.
+
+    database = open_database(path, schema=Schema(("CREATE TABLE t(x)",)))
+    await database.write(lambda c: c.execute("INSERT INTO t VALUES(?)", (1,)))   # returns after COMMIT
+    database.read(lambda c: c.execute("SELECT count(*) FROM t").get)
+    database.close()
+
+All writes of a process go through one queue: the thread takes what waits (at most `GROUP` jobs) into one
+transaction, so that fifty tasks which each need a durable commit share one fsync. SQLite comes from `apsw`, whose
+wheel bundles a version without the WAL-reset corruption race of 3.7.0-3.51.2. Never open the same file through the
+standard library as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+
+from engine.errors import StoreError
+
+if TYPE_CHECKING:
+    import apsw
+
+    Connection: TypeAlias = apsw.Connection
+
+T = TypeVar("T")
+
+GROUP = 1000
+"""The most jobs in one transaction."""
+
+LINGER = 0.02
+"""Seconds that a job which is not urgent may wait for company."""
+
+CHECKED_BYTES = 16 * 2**20
+"""A disposable file up to this size is checked page by page when it is opened (about 10 ms a MB, cold)."""
+
+ErrorKind = Literal["full", "busy", "damaged", "newer", "unreadable", "failed"]
+
+
+class DatabaseError(StoreError):
+    """A database said no. `kind`: full, busy, damaged, newer, unreadable or failed."""
+
+    def __init__(self, message: str, hint: str = "", *, kind: ErrorKind = "failed") -> None:
+        super().__init__(message, hint)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of one file. Step `i` is a script that brings version `i` to version `i + 1`."""
+
+    steps: tuple[str, ...]
+
+    @property
+    def version(self) -> int:
+        """The version after all steps."""
+        return len(self.steps)
+
+
+class ReadOnlyDatabase:
+    """A file that this or another process writes, opened for reading only, also where the directory is read-only.
+
+    Every method may be called from any thread; calls wait for each other. Raises DatabaseError when the file is missing
+    or unreadable.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout: float = 5.0) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._connection = connect_reader(path, busy_timeout=busy_timeout)
+
+    def data_version(self) -> int:
+        """A number that differs after any other connection committed. Costs 7 µs, so it can be polled."""
+        return self.read(lambda c: int(c.execute("PRAGMA data_version").get))
+
+    def read(self, fn: Callable[[Connection], T]) -> T:
+        """Run `fn` with the connection; each statement sees the newest commit. Fetch all rows inside `fn`."""
+        import apsw
+
+        with self._lock:
+            try:
+                return fn(self._connection)
+            except apsw.Error as error:
+                raise _explained(self.path, error) from error
+
+    def read_consistent(self, fn: Callable[[Connection], T]) -> T:
+        """Run `fn` inside one read transaction: all its statements see the same commit."""
+
+        def inside(connection: Connection) -> T:
+            connection.execute("BEGIN")
+            try:
+                return fn(connection)
+            finally:
+                connection.execute("COMMIT")
+
+        return self.read(inside)
+
+    def interrupt(self) -> None:
+        """End the statement that another thread runs in `read` now; that call raises DatabaseError."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Close the connection. Safe to call twice."""
+        with self._lock:
+            self._connection.close()
+
+
+class Database:
+    """A file with one writer thread. Made by `open_database`; close it when done."""
+
+    def __init__(
+        self,
+        path: Path,
+        connection: Connection,
+        *,
+        set_aside: Path | None = None,
+        busy_timeout: float = 5.0,
+    ) -> None:
+        self.path = path
+        self.set_aside = set_aside
+        """Where the damaged file went that this one replaces, or None."""
+        self.before_commit: Callable[[Connection], None] | None = None
+        """Runs in every group before its COMMIT; for small writes that may ride along with others."""
+        self._connection = connection
+        self._reader = ReadOnlyDatabase(path, busy_timeout=busy_timeout)
+        self._queue: queue.SimpleQueue[_Job[object] | None] = queue.SimpleQueue()
+        self._closing = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._write_all, name=f"writer {path.name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, fn: Callable[[Connection], T], *, urgent: bool = True) -> Future[T]:
+        """Queue a write; the future resolves with `fn`'s result after COMMIT, in the order of submission.
+
+        `fn` runs in the writer thread inside a transaction, so it must neither begin nor commit one. When a neighbour
+        in the group fails, all are rolled back and each is run again by itself: `fn` must touch nothing but the
+        connection. Cancelling the future does not take the write back. A job that is not `urgent` may wait 20 ms for
+        company.
+        """
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+        with self._closing:
+            if self._closed:
+                raise DatabaseError(f"{self.path.name} is closed")
+            self._queue.put(_Job(fn, future, urgent))  # type: ignore[arg-type]
+        return future
+
+    async def write(self, fn: Callable[[Connection], T]) -> T:
+        """Do a write and return its result once it is committed. See `submit` for what `fn` may do."""
+        return await asyncio.wrap_future(self.submit(fn))
+
+    def read(self, fn: Callable[[Connection], T]) -> T:
+        """Run `fn` with a read-only connection, in the calling thread; it sees what was committed."""
+        return self._reader.read(fn)
+
+    def read_consistent(self, fn: Callable[[Connection], T]) -> T:
+        """Run `fn` inside one read transaction, in the calling thread."""
+        return self._reader.read_consistent(fn)
+
+    def data_version(self) -> int:
+        """A number that differs after any commit, also one of this process. Costs 7 µs."""
+        return self._reader.data_version()
+
+    def flush(self) -> None:
+        """Wait until everything submitted so far is committed or has failed."""
+        self.submit(lambda _: None).result()
+
+    def close(self) -> None:
+        """Write what is queued, fold the WAL into the file and close it. Safe to call twice."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        self._thread.join()
+        self._reader.close()
+
+    def _write_all(self) -> None:
+        open_ = True
+        while open_:
+            group, open_ = self._next_group()
+            self._write_group(group)
+        # The last connection to close folds the WAL into the file and removes it.
+        self._reader.close()
+        self._connection.close()
+
+    def _next_group(self) -> tuple[list[_Job[object]], bool]:
+        """Wait for work; gives the jobs of one transaction, and False once the database is closing."""
+        job = self._queue.get()
+        deadline = time.monotonic() + LINGER
+        group: list[_Job[object]] = []
+        urgent = False
+        while job is not None:
+            group.append(job)
+            urgent = urgent or job.urgent
+            if len(group) == GROUP:
+                return group, True
+            wait = 0.0 if urgent else deadline - time.monotonic()
+            try:
+                job = self._queue.get(timeout=wait) if wait > 0 else self._queue.get_nowait()
+            except queue.Empty:
+                return group, True
+        return group, False
+
+    def _write_group(self, group: list[_Job[object]]) -> None:
+        if self.before_commit is not None:
+            group.append(_Job(self.before_commit, Future(), True))
+        if not group:
+            return
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except Exception as error:
+            for job in group:
+                job.future.set_exception(_explained(self.path, error))
+            return
+        try:
+            results = [job.fn(connection) for job in group]
+            connection.execute("COMMIT")
+        except BaseException as error:
+            self._roll_back()
+            if len(group) == 1:
+                group[0].future.set_exception(_explained(self.path, error))
+                return
+            hook, self.before_commit = self.before_commit, None
+            for job in group:
+                self._write_group([job])
+            self.before_commit = hook
+        else:
+            for job, result in zip(group, results, strict=True):
+                job.future.set_result(result)
+
+    def _roll_back(self) -> None:
+        # A full disk or an I/O error may have rolled the transaction back already.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job(Generic[T]):
+    fn: Callable[[Connection], T]
+    future: Future[T]
+    urgent: bool
+
+
+def open_database(
+    path: Path,
+    *,
+    schema: Schema,
+    synchronous: Literal["FULL", "NORMAL"] = "FULL",
+    disposable: bool = False,
+    busy_timeout: float = 5.0,
+) -> Database:
+    """Open or create the file, bring its tables to the newest version, and start its writer.
+
+    `synchronous`: FULL survives a power cut with every commit; NORMAL may lose the last ones, but never breaks the
+    file. A `disposable` file (cache, index) that is damaged or of a newer version is set aside as
+    `<name>.corrupt-<n>` and begun anew; any other raises DatabaseError. `busy_timeout`: seconds to wait for another
+    process's transaction.
+    """
+    try:
+        connection = _open_writer(path, schema, synchronous, disposable, busy_timeout)
+        set_aside = None
+    except DatabaseError as error:
+        if not disposable or error.kind not in ("damaged", "newer"):
+            raise
+        set_aside = set_database_aside(path)
+        connection = _open_writer(path, schema, synchronous, disposable, busy_timeout)
+    return Database(path, connection, set_aside=set_aside, busy_timeout=busy_timeout)
+
+
+def set_database_aside(path: Path) -> Path:
+    """Rename the file and its WAL out of the way, as `<name>.corrupt-<n>`; gives the new path."""
+    number = 1
+    while (target := path.with_name(f"{path.name}.corrupt-{number}")).exists():
+        number += 1
+    os.rename(path, target)
+    for suffix in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(f"{path}{suffix}", f"{target}{suffix}")
+    return target
+
+
+def connect_reader(path: Path, *, busy_timeout: float = 5.0) -> Connection:
+    """A read-only connection of one's own, for instance one to interrupt; raises DatabaseError."""
+    import apsw
+
+    try:
+        return _connect_reader(path, "mode=ro", busy_timeout)
+    except apsw.CantOpenError as error:
+        # In a read-only directory SQLite cannot make the shared memory of the WAL. Without a WAL nobody is writing,
+        # and the file can be read as it is.
+        if path.exists() and not Path(f"{path}-wal").exists():
+            return _connect_reader(path, "mode=ro&immutable=1", busy_timeout)
+        raise _explained(path, error) from error
+    except apsw.Error as error:
+        raise _explained(path, error) from error
+
+
+def _connect_reader(path: Path, query: str, busy_timeout: float) -> Connection:
+    import apsw
+
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"{path.absolute().as_uri()}?{query}", flags=flags)
+    try:
+        connection.set_busy_timeout(int(busy_timeout * 1000))
+        connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open_writer(
+    path: Path, schema: Schema, synchronous: str, disposable: bool, busy_timeout: float
+) -> Connection:
+    import apsw
+
+    connection = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = apsw.Connection(str(path))
+        connection.set_busy_timeout(int(busy_timeout * 1000))
+        connection.execute("PRAGMA auto_vacuum=incremental")
+        _enter_wal(connection, path, busy_timeout)
+        connection.execute(f"PRAGMA synchronous={synchronous}; PRAGMA journal_size_limit=8388608")
+        connection.execute("PRAGMA temp_store=memory")
+        _migrate(connection, path, schema)
+        if disposable and path.stat().st_size <= CHECKED_BYTES:
+            found = connection.execute("PRAGMA quick_check(1)").get
+            if found != "ok":
+                raise DatabaseError(f"{path} is damaged: {found}", kind="damaged")
+    except Exception as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, apsw.Error | OSError):
+            raise _explained(path, error) from error
+        raise
+    return connection
+
+
+def _enter_wal(connection: Connection, path: Path, busy_timeout: float) -> None:
+    import apsw
+
+    deadline = time.monotonic() + busy_timeout
+    while True:
+        try:
+            mode = connection.execute("PRAGMA journal_mode=wal").get
+        except apsw.BusyError:
+            # SQLite does not call the busy handler when two processes turn a new file to WAL at once.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+            continue
+        if mode != "wal":
+            raise DatabaseError(
+                f"{path} cannot use a write-ahead log", "keep the state folder on a local disk"
+            )
+        return
+
+
+def _migrate(connection: Connection, path: Path, schema: Schema) -> None:
+    if connection.pragma("user_version") == schema.version:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = connection.pragma("user_version")
+        if version > schema.version:
+            raise DatabaseError(
+                f"{path} was written by a newer version of Taskyard", "upgrade Taskyard", kind="newer"
+            )
+        for step in schema.steps[version:]:
+            connection.execute(step).fetchall()
+        connection.execute(f"PRAGMA user_version={schema.version}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _explained(path: Path, error: BaseException) -> BaseException:
+    """The error for the caller: one of SQLite's gets a kind and a hint, any other stays as it is."""
+    import apsw
+
+    if isinstance(error, OSError):
+        found = DatabaseError(
+            f"{path} cannot be used: {error.strerror}", "check its permissions", kind="unreadable"
+        )
+    elif not isinstance(error, apsw.Error):
+        return error
+    elif isinstance(error, apsw.FullError):
+        found = DatabaseError(f"the disk is full: {path} was not written", "free some space", kind="full")
+    elif isinstance(error, apsw.BusyError | apsw.LockedError):
+        found = DatabaseError(f"{path} is held by another process", "try again when it is done", kind="busy")
+    elif isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        found = DatabaseError(f"{path} is damaged: {error}", "move it away and start again", kind="damaged")
+    elif isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError | apsw.IOError):
+        found = DatabaseError(
+            f"{path} cannot be used: {error}", "check that it exists and its permissions", kind="unreadable"
+        )
+    else:
+        found = DatabaseError(f"{path}: {error}")
+    found.__cause__ = error
+    return found
