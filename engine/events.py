@@ -125,8 +125,8 @@ class CycleStarted(Event, frozen=True, kw_only=True):
 class RunFinished(Event, frozen=True, kw_only=True):
     """The last event of a run, and the last line of `run --json`. Scripts may rely on every field.
 
-    `status`: landed (all), failed (some did not land), budget, interrupted. `tokens` by class; `duration_s` counts
-    from the first start, over all resumes.
+    `status`: landed (all), failed (some did not land), budget, interrupted. `blocked` counts tasks that never started
+    because one they wait for did not land. `tokens` by class; `duration_s` counts from the first start, over all resumes.
     """
 
     status: Literal["landed", "failed", "budget", "interrupted"]
@@ -135,6 +135,7 @@ class RunFinished(Event, frozen=True, kw_only=True):
     landed: int
     failed: int
     cancelled: int
+    blocked: int
     trains: int
     pushes: int
     model_calls: int
@@ -231,12 +232,13 @@ class Judged(Event, frozen=True, kw_only=True):
 
 
 class AttemptFailed(Event, frozen=True, kw_only=True):
-    """The try ended without a commit to land; `reason` is shown in the task's row."""
+    """The try ended without a commit to land; `reason` is shown in the task's row, `feedback` goes to the next try."""
 
     task: str
     attempt: int
     stage: Stage
     reason: str
+    feedback: str = ""
 
 
 class TaskReadyToLand(Event, frozen=True, kw_only=True):
@@ -255,6 +257,7 @@ class TaskSentBack(Event, frozen=True, kw_only=True):
     reason: str
     other: str = ""
     paths: tuple[str, ...] = ()
+    feedback: str = ""
 
 
 class TaskLanded(Event, frozen=True, kw_only=True):

@@ -125,7 +125,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The Implementer's work: one commit on the task's branch, over `base`."""
+    """The Implementer's work: one commit on the task's branch, over `base`. `paths` are the files it touches."""
 
     commit: str
     base: str
@@ -133,6 +133,7 @@ class Change(msgspec.Struct, frozen=True):
     added: int = 0
     removed: int = 0
     summary: str = ""
+    paths: tuple[str, ...] = ()
 
 
 class Verification(msgspec.Struct, frozen=True):

@@ -83,7 +83,11 @@ class CallView(msgspec.Struct, frozen=True):
 
 
 class TaskView(msgspec.Struct, frozen=True, eq=False):
-    """All that is known of one task. `usd` counts calls with a known price; `started` is its first attempt."""
+    """All that is known of one task. `usd` counts calls with a known price; `started` is its first attempt.
+
+    `failures` and `returns` count failed attempts and send-backs since somebody last asked to retry; `feedback` is what
+    the next attempt is told; `learned` are the lessons this task caused and has not resolved yet.
+    """
 
     task: Task
     state: TaskState
@@ -111,6 +115,10 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     verification: Verification | None = None
     verdict: Verdict | None = None
     lessons: tuple[LessonGiven, ...] = ()
+    feedback: str = ""
+    failures: int = 0
+    returns: int = 0
+    learned: tuple[str, ...] = ()
     spans: tuple[StageSpan, ...] = ()
     calls: tuple[CallView, ...] = ()
 
@@ -411,6 +419,8 @@ class RunState:
             problem="",
             last="",
             sent_back=False,
+            failures=0,
+            returns=0,
             stage=None,
             commit="",
             train=None,
@@ -481,7 +491,11 @@ class RunState:
         self._change(e.task, verdict=e.verdict)
 
     def _attempt_failed(self, e: ev.AttemptFailed) -> None:
-        self._change(e.task, problem=e.reason, last=e.reason)
+        view = self._tasks.get(e.task)
+        if view is not None:
+            self._change(
+                e.task, problem=e.reason, last=e.reason, feedback=e.feedback, failures=view.failures + 1
+            )
 
     def _ready_to_land(self, e: ev.TaskReadyToLand) -> None:
         self._change(
@@ -496,6 +510,9 @@ class RunState:
         )
 
     def _sent_back(self, e: ev.TaskSentBack) -> None:
+        view = self._tasks.get(e.task)
+        if view is None:
+            return
         self._add(sent_back=1)
         self._change(
             e.task,
@@ -507,6 +524,8 @@ class RunState:
             commit="",
             problem=e.reason,
             last=e.reason,
+            feedback=e.feedback,
+            returns=view.returns + 1,
         )
 
     def _landed(self, e: ev.TaskLanded) -> None:
@@ -538,10 +557,16 @@ class RunState:
 
     def _lesson_recorded(self, e: ev.LessonRecorded) -> None:
         self._add(lessons_recorded=1)
+        view = self._tasks.get(e.task)
+        if view is not None and e.lesson not in view.learned:
+            self._change(e.task, learned=(*view.learned, e.lesson))
         note = LessonNote(e.at, e.task, e.lesson, e.text, e.times_seen)
         self._lesson_notes = (*self._lesson_notes, note)[-MAX_LESSONS:]
 
     def _lesson_resolved(self, e: ev.LessonResolved) -> None:
+        view = self._tasks.get(e.task)
+        if view is not None:
+            self._change(e.task, learned=tuple(lesson for lesson in view.learned if lesson != e.lesson))
         self._lesson_notes = tuple(
             replace(note, resolved=True) if note.lesson == e.lesson else note for note in self._lesson_notes
         )
