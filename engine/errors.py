@@ -10,6 +10,7 @@
     │   ├── MergeConflictError   two sides changed the same lines
     │   └── PushRejectedError    the remote said no
     ├── ProcessError             a child process could not start, or overran its time
+    ├── StageFailedError         an attempt ended without a commit to land; the next may do better
     ├── TemplateError            a prompt does not compile or misses a variable
     ├── StoreError               a database or file of ours cannot be read or written
     │   └── RunBusyError         another live process owns this run
@@ -30,6 +31,8 @@ on one line, so that whatever prints it tells the user how to go on.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 
 class TaskyardError(Exception):
@@ -65,9 +68,25 @@ class PreflightError(UsageError):
 
 
 class BudgetReachedError(TaskyardError):
-    """The worst case of the next call would pass the budget of the run or of the task."""
+    """The worst case of the next call would pass the budget of `scope` (run or task). Dollars."""
 
     exit_status = 3
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        scope: Literal["run", "task"] = "run",
+        limit_usd: float = 0.0,
+        spent_usd: float = 0.0,
+        next_usd: float = 0.0,
+    ) -> None:
+        super().__init__(message, hint)
+        self.scope = scope
+        self.limit_usd = limit_usd
+        self.spent_usd = spent_usd
+        self.next_usd = next_usd
 
 
 class GitError(TaskyardError):
@@ -97,6 +116,19 @@ class PushRejectedError(GitError):
 
 class ProcessError(TaskyardError):
     """A child process could not be started, or was ended because it overran a time limit."""
+
+
+class StageFailedError(TaskyardError):
+    """A stage of an attempt ended badly; another attempt may do better.
+
+    `failure_type` is one word for the lesson (check_failed, verdict_refused, no_change, conflict, timeout …), `feedback`
+    what the next attempt is told, in full.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, failure_type: str, feedback: str = "") -> None:
+        super().__init__(message, hint)
+        self.failure_type = failure_type
+        self.feedback = feedback or message
 
 
 class TemplateError(TaskyardError):
