@@ -1,0 +1,392 @@
+"""The one place that talks to a model service, and the only one that imports its SDK.
+
+    client = ModelClient(None, os.environ.get("ANTHROPIC_API_KEY"))
+    answer = await client.call(request, on_progress=show)
+    await client.close()
+
+A call streams, is held to time limits of our own, and is tried again by our own rules, so that every try can be seen,
+counted and paid for. Whatever goes wrong arrives as one error of `engine.errors` whose text never holds the key.
+One client serves one event loop. The SDK takes seconds to import, so a thread does it; `warm_up` starts that early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from engine.errors import (
+    AuthenticationError,
+    ConnectionFailedError,
+    DeadlineError,
+    LLMError,
+    RequestRejectedError,
+    ServiceError,
+)
+from engine.llm.budget import Budget, Hold
+from engine.llm.failures import exhausted_for, failure_of_status, safe_text
+from engine.llm.limiter import Limiters
+from engine.llm.messages import ModelAnswer, ModelRequest, Progress
+from engine.llm.prefixes import PrefixLeader
+from engine.llm.prices import Cost, PriceTable, load_prices
+from engine.llm.retries import Retries, RetryPolicy
+from engine.llm.stream import AnswerBuilder
+from engine.model import Usage
+
+if TYPE_CHECKING:
+    import anthropic
+
+_T = TypeVar("_T")
+
+OnProgress = Callable[[Progress], None]
+OnFailure = Callable[[LLMError, float | None], None]
+"""Called with each failed try's error and the seconds until the next one, or None when it was the last."""
+
+_PUBLIC = "https://api.anthropic.com"
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Time limits of one try, in seconds. `idle` is the longest silence, pings counted as signs of life."""
+
+    total: float = 900.0
+    idle: float = 120.0
+    connect: float = 10.0
+    quick: float = 60.0
+    """The whole of a call that only asks: models, token counts, the state of a batch."""
+
+
+class ModelClient:
+    """Calls models at one endpoint, within the limits and the budget that all tasks share.
+
+    `base_url` None means the SDK's own rules (ANTHROPIC_BASE_URL, a profile, the public service). `api_key` None lets
+    the SDK look for other credentials; an endpoint on this machine needs none.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        limiters: Limiters | None = None,
+        prices: PriceTable | None = None,
+        budget: Budget | None = None,
+        leader: PrefixLeader | None = None,
+        deadlines: Deadlines | None = None,
+        retry: RetryPolicy | None = None,
+        environ: Mapping[str, str] = os.environ,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.endpoint = (base_url or environ.get("ANTHROPIC_BASE_URL") or _PUBLIC).rstrip("/")
+        self.limiters = limiters or Limiters()
+        self.prices = prices or load_prices()
+        self.budget = budget or Budget()
+        self._base_url = base_url or environ.get("ANTHROPIC_BASE_URL")
+        self._local = is_loopback(self.endpoint)
+        self._key = (api_key or "").strip() or (_NO_KEY if self._local else None)
+        self._secrets = tuple(
+            secret
+            for secret in (self._key, environ.get("ANTHROPIC_API_KEY"), environ.get("ANTHROPIC_AUTH_TOKEN"))
+            if secret and secret != _NO_KEY
+        )
+        self._leader = leader or PrefixLeader(monotonic=monotonic)
+        self._deadlines = deadlines or Deadlines()
+        self._retry = retry or RetryPolicy()
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._jitter = jitter
+        self._counts_tokens = True
+        self._opening: asyncio.Task[anthropic.AsyncAnthropic] | None = None
+
+    async def call(
+        self,
+        request: ModelRequest,
+        *,
+        on_progress: OnProgress | None = None,
+        on_failure: OnFailure | None = None,
+    ) -> ModelAnswer:
+        """Get the whole answer to one request, streaming, with as many tries as the policy allows.
+
+        Raises BudgetReachedError before anything is sent, or the LLMError of the last try.
+        """
+        retries = Retries(self._retry, monotonic=self._monotonic, jitter=self._jitter)
+        limiter = self.limiters.of(request.model)
+        wasted = Usage()
+        wasted_usd = 0.0
+        with await self.hold(request) as hold:
+            while True:
+                builder = AnswerBuilder(request.model)
+                try:
+                    answer = await self._try(request, builder, on_progress)
+                except LLMError as error:
+                    wasted += builder.usage
+                    wasted_usd += self.prices.price(request.model, builder.usage) or 0.0
+                    wait = retries.wait_after(error, limiter.pause_left)
+                    if on_failure is not None:
+                        on_failure(error, wait)
+                    if wait is None:
+                        hold.settle(wasted_usd)
+                        raise
+                    await self._sleep(
+                        max(0.0, wait - limiter.pause_left)
+                    )  # the limiter itself waits out its pause
+                else:
+                    hold.settle(wasted_usd + (self.prices.price(request.model, answer.usage) or 0.0))
+                    return _with_waste(answer, wasted)
+
+    async def hold(self, request: ModelRequest, *, batch: bool = False) -> Hold:
+        """Set the worst case of a call aside in the budget. Settle or release what this gives.
+
+        The prompt's bytes bound its tokens for nothing. Only where that bound does not fit is the service asked to
+        count, which costs a round trip but no money. Raises BudgetReachedError.
+        """
+        model = request.model
+        if not self.budget.limited:
+            return await self.budget.reserve(request.task_id, 0.0)
+
+        def worst(tokens: int) -> float | None:
+            return self.prices.worst_case(
+                model, tokens, request.max_tokens, batch=batch, cache=request.longest_cache
+            )
+
+        usd = worst(request.prompt_bytes + _HIDDEN_TOKENS)
+        if usd is not None and not self.budget.fits_now(request.task_id, usd):
+            counted = await self.count_tokens(request)
+            if counted is not None:  # the count is an estimate, says the service
+                usd = worst(counted + counted // 20 + _HIDDEN_TOKENS)
+        return await self.budget.reserve(request.task_id, usd, model=model)
+
+    def cost_of(self, answer: ModelAnswer) -> Cost | None:
+        """Give the dollars of an answer and of the broken tries before it, or None when the price is not known."""
+        cost = self.prices.cost(answer.model, answer.usage, batch=answer.batched)
+        if cost is None or not answer.wasted.total:
+            return cost
+        return Cost(
+            cost.usd + (self.prices.price(answer.model, answer.wasted) or 0.0),
+            cost.saved_by_cache,
+            cost.saved_by_batch,
+        )
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Ask the service how many tokens the prompt has; None where it cannot say."""
+        if not self._counts_tokens:
+            return None
+        params = request.params()
+        for name in ("max_tokens", "stop_sequences"):
+            params.pop(name, None)
+        try:
+            counted = await self.ask(lambda sdk: sdk.messages.count_tokens(**params))
+        except RequestRejectedError:
+            self._counts_tokens = False  # many endpoints of the same protocol have no such call
+            return None
+        except LLMError:
+            return None
+        tokens = getattr(counted, "input_tokens", None)
+        return tokens if isinstance(tokens, int) else None
+
+    async def check(self) -> tuple[str, ...]:
+        """Find out whether the endpoint answers and takes the key; gives the ids of its models, newest first.
+
+        Raises AuthenticationError, ConnectionFailedError, DeadlineError or ServiceError, with what to do.
+        """
+
+        async def models(sdk: anthropic.AsyncAnthropic) -> tuple[str, ...]:
+            return tuple([model.id async for model in sdk.models.list(limit=1000)])
+
+        try:
+            return await self.ask(models)
+        except RequestRejectedError:
+            return ()  # it answers and takes the key, but does not list models
+
+    async def ask(self, operation: Callable[[anthropic.AsyncAnthropic], Awaitable[_T]]) -> _T:
+        """Do one short operation on the SDK, once, within the quick deadline; its failures become typed errors."""
+        async with self._typed_errors(self._deadlines.quick):
+            return await operation(await self._sdk())
+
+    def warm_up(self) -> None:
+        """Begin to load the SDK in a thread, so that the first call need not wait for it."""
+        self._open()
+
+    async def close(self) -> None:
+        """Close all connections. Calls still in flight fail; cancel their tasks first."""
+        opening, self._opening = self._opening, None
+        self.limiters.close()
+        if opening is None:
+            return
+        try:
+            sdk = await opening
+        except LLMError:
+            return
+        await sdk.close()
+
+    async def __aenter__(self) -> ModelClient:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def _try(
+        self, request: ModelRequest, builder: AnswerBuilder, on_progress: OnProgress | None
+    ) -> ModelAnswer:
+        limiter = self.limiters.of(request.model)
+        async with self._leader.turn(request.prefixes()) as turn, limiter.slot() as slot:
+            turn.sent()
+
+            def watch(progress: Progress) -> None:
+                if progress.kind == "started":
+                    turn.streaming()
+                if on_progress is not None:
+                    on_progress(progress)
+
+            try:
+                answer, headers = await self._stream(request, builder, watch)
+            except LLMError as error:
+                slot.failed(error)
+                raise
+            slot.answered(exhausted_for(headers))
+            return answer
+
+    async def _stream(
+        self, request: ModelRequest, builder: AnswerBuilder, watch: OnProgress
+    ) -> tuple[ModelAnswer, Mapping[str, str]]:
+        sdk = await self._sdk()
+        async with self._typed_errors(self._deadlines.total):
+            stream = await sdk.messages.create(**request.params(), stream=True)
+            headers: Mapping[str, str] = stream.response.headers
+            async with stream:
+                _require_event_stream(headers)
+                async for event in stream:
+                    progress = builder.feed(event)
+                    if progress is not None:
+                        watch(progress)
+            return builder.answer(headers.get("request-id", "")), headers
+
+    async def _sdk(self) -> anthropic.AsyncAnthropic:
+        # Shielded: a cancelled call must not cancel the opening that others wait for.
+        return await asyncio.shield(self._open())
+
+    def _open(self) -> asyncio.Task[anthropic.AsyncAnthropic]:
+        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            self._opening = asyncio.get_running_loop().create_task(self._make_sdk())
+        return self._opening
+
+    async def _make_sdk(self) -> anthropic.AsyncAnthropic:
+        def make() -> anthropic.AsyncAnthropic:
+            import anthropic
+
+            limits = self._deadlines
+            # A proxy for the outside world must not get to see (and cannot answer) what is for this machine.
+            http_client = anthropic.DefaultAsyncHttpxClient(trust_env=False) if self._local else None
+            return anthropic.AsyncAnthropic(
+                api_key=self._key,
+                base_url=self._base_url,
+                max_retries=0,
+                timeout=anthropic.Timeout(limits.idle, connect=limits.connect),
+                http_client=http_client,
+            )
+
+        async with self._typed_errors(None):
+            return await asyncio.to_thread(make)
+
+    @asynccontextmanager
+    async def _typed_errors(self, seconds: float | None) -> AsyncIterator[None]:
+        """Hold what is inside to a time limit, and turn whatever it raises into one of our errors."""
+        failure: LLMError
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+            return
+        except LLMError:
+            raise
+        except TimeoutError:
+            failure = DeadlineError(
+                f"no whole answer within {seconds:g} s", "raise [llm] timeout, or make the task smaller"
+            )
+            failure.retryable = False  # it would be paid for again, and end the same way
+        except Exception as error:
+            failure = self._typed(error)
+        # Raised outside of the handler: the original stays out of tracebacks, for its text may hold the key.
+        raise failure
+
+    def _typed(self, error: Exception) -> LLMError:
+        import anthropic
+        import httpx2
+
+        text = safe_text(error, *self._secrets)
+        cause = safe_text(error.__cause__ or error, *self._secrets)
+        match error:
+            case anthropic.APIStatusError():
+                return failure_of_status(
+                    error.status_code,
+                    error.type or "",
+                    error.error_code or "",
+                    safe_text(error.api_message or error, *self._secrets),
+                    error.response.headers,
+                    endpoint=self.endpoint,
+                )
+            case anthropic.APITimeoutError() if isinstance(error.__cause__, httpx2.ConnectTimeout):
+                return ConnectionFailedError(
+                    f"{self.endpoint} does not answer within {self._deadlines.connect:g} s", _UNREACHABLE
+                )
+            case anthropic.APITimeoutError() | httpx2.TimeoutException():
+                return DeadlineError(f"{self.endpoint} was silent for {self._deadlines.idle:g} s")
+            case anthropic.APIConnectionError():
+                return ConnectionFailedError(f"{self.endpoint} cannot be reached ({cause})", _UNREACHABLE)
+            case httpx2.TransportError():
+                return ConnectionFailedError(f"the connection broke in the middle of the answer ({text})")
+            case json.JSONDecodeError() | UnicodeDecodeError() | AttributeError() | AssertionError():
+                return ServiceError(f"{self.endpoint} answered with something that is no answer ({text})")
+            case TypeError() if "authentication" in text:
+                return AuthenticationError("there is no API key", "set ANTHROPIC_API_KEY, or [llm] base_url")
+            case anthropic.CredentialsError():
+                return AuthenticationError(
+                    f"the credentials cannot be loaded: {text}", "set ANTHROPIC_API_KEY"
+                )
+            case anthropic.APIResponseValidationError():
+                return ServiceError(f"{self.endpoint} answered with something that is no answer ({text})")
+            case _:
+                return RequestRejectedError(f"the call could not be made ({type(error).__name__}: {text})")
+
+
+_NO_KEY = "no-key-needed"
+_UNREACHABLE = "check the network and [llm] base_url"
+_HIDDEN_TOKENS = 2048  # what the service adds to a prompt by itself: its words about tools, schemas and roles
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL points at this machine."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _require_event_stream(headers: Mapping[str, str]) -> None:
+    """Refuse an answer that cannot be a stream: a login page, an empty object, a proxy's apology."""
+    kind = headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "text/event-stream":
+        raise ServiceError(
+            f"the endpoint answered with {kind or 'no content type'} instead of a stream of events",
+            "check [llm] base_url if this lasts",
+        )
+
+
+def _with_waste(answer: ModelAnswer, wasted: Usage) -> ModelAnswer:
+    if not wasted.total:
+        return answer
+    return ModelAnswer(
+        answer.model, answer.content, answer.stop_reason, answer.usage, answer.request_id, wasted=wasted
+    )
