@@ -74,7 +74,7 @@ class RunResumed(Event, frozen=True, kw_only=True):
 
 
 class TasksAdded(Event, frozen=True, kw_only=True):
-    """Rows that appeared on the board while the run went on."""
+    """Rows that appeared on the board, or were rewritten, since the run started."""
 
     tasks: tuple[Task, ...]
 

@@ -354,7 +354,7 @@ class RunState:
             budget_reached="",
         )
         for view in tuple(self._tasks.values()):
-            if view.state is TaskState.RUNNING or view.state is TaskState.CANCELLED:
+            if view.state is TaskState.RUNNING:
                 spans = tuple(
                     s if s.ended is not None else replace(s, ended=e.at, note="interrupted")
                     for s in view.spans
@@ -378,6 +378,10 @@ class RunState:
                 self._trains[number] = replace(train, stage="failed", detail="interrupted", ended_at=e.at)
 
     def _tasks_added(self, e: ev.TasksAdded) -> None:
+        for task in e.tasks:
+            view = self._tasks.get(task.id)
+            if view is not None and view.state not in (TaskState.TO_LAND, TaskState.LANDED):
+                self._change(task.id, task=task)
         self._add_tasks(e.tasks)
 
     def _dispatch_changed(self, e: ev.DispatchChanged) -> None:
@@ -443,6 +447,7 @@ class RunState:
             ended=None,
             commit="",
             change=None,
+            problem="",
             verification=None,
             verdict=None,
             stage=None,

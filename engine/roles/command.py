@@ -1,0 +1,165 @@
+"""A role as an agent command: any CLI that reads a prompt from stdin and works in the current folder.
+
+Its exit status alone never decides: the change it made and our own verification do. What a tool reports of its use
+(claude's `result` line, codex' `turn.completed`) is read where it is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from engine.errors import ProcessError, StageFailedError
+from engine.model import Usage
+from engine.process import run_process
+from engine.roles.verifier import readable
+
+T = TypeVar("T")
+
+
+class AgentReport(msgspec.Struct, frozen=True):
+    """What an agent command said. `usd` is None where the tool reports no cost; `complaint` is its own error, if any."""
+
+    text: str
+    usage: Usage = Usage()
+    usd: float | None = None
+    complaint: str = ""
+
+
+async def run_agent(
+    argv: Sequence[str],
+    prompt: str,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    log: Path,
+    timeout: float,
+    idle_timeout: float | None,
+    progress: Callable[[str], None],
+) -> AgentReport:
+    """Run the command in `cwd`, the prompt on its stdin, its output in `log`.
+
+    Raises StageFailedError when it cannot start or overruns a limit (seconds).
+    """
+    reader = _Reader(progress)
+    try:
+        result = await run_process(
+            argv,
+            cwd=cwd,
+            env=env,
+            log=log,
+            stdin=prompt.encode(),
+            timeout=timeout,
+            idle_timeout=idle_timeout,
+            on_line=reader.line,
+        )
+    except ProcessError as error:
+        raise StageFailedError(error.message, error.hint, failure_type="command_missing") from error
+    if result.overran:
+        limit, what = (timeout, "ran") if result.overran == "timeout" else (idle_timeout or 0.0, "was silent")
+        raise StageFailedError(
+            f"{argv[0]} {what} for more than {limit:.0f} s and was ended",
+            failure_type="timeout",
+            feedback=f"The last attempt {what} for more than {limit:.0f} s and was ended. Work in smaller steps.",
+        )
+    complaint = reader.complaint
+    if result.status != 0 and not complaint:
+        last = readable(result.tail).strip().splitlines()[-1:] or ["no output"]
+        complaint = f"{argv[0]} ended with status {result.status}: {last[0][:200]}"
+    text = reader.text or readable(result.tail).strip()
+    return AgentReport(text, reader.usage, reader.usd, complaint)
+
+
+class _Reader:
+    """Read an agent's output line by line: JSON lines of the known tools, or plain text."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+        self.text = ""
+        self.usage = Usage()
+        self.usd: float | None = None
+        self.complaint = ""
+
+    def line(self, line: str) -> None:
+        text = readable(line).strip()
+        if not text:
+            return
+        event: Any = None
+        if text.startswith("{"):
+            try:
+                event = msgspec.json.decode(text)
+            except msgspec.DecodeError:
+                event = None
+        if not isinstance(event, dict):
+            self._progress(text[:200])
+            return
+        match event:
+            case {"type": "result"}:  # claude
+                self.text = str(event.get("result") or self.text)
+                self.usage = self.usage + _usage(event.get("usage"))
+                cost = event.get("total_cost_usd")
+                self.usd = float(cost) if isinstance(cost, int | float) else self.usd
+                if event.get("is_error"):
+                    self.complaint = f"the agent reports an error: {self.text[:200]}"
+            case {"type": "assistant", "message": {"content": [*blocks]}}:  # claude
+                for block in blocks:
+                    self._block(block)
+            case {"type": "turn.completed"}:  # codex
+                self.usage = self.usage + _usage(event.get("usage"))
+            case {"type": "item.completed", "item": {"type": "agent_message", "text": str(said)}}:  # codex
+                self.text = said
+                self._progress(said[:200])
+            case {"type": "item.started" | "item.completed", "item": {"command": str(command)}}:  # codex
+                self._progress(f"$ {command}"[:200])
+            case {"type": "text", "part": {"text": str(said)}}:  # opencode
+                self.text = said
+                self._progress(said[:200])
+            case _:
+                pass
+
+    def _block(self, block: Any) -> None:
+        match block:
+            case {"type": "text", "text": str(said)} if said.strip():
+                self.text = said
+                self._progress(said.strip()[:200])
+            case {"type": "tool_use", "name": str(name), "input": dict(given)}:
+                detail = next((str(value) for value in given.values()), "")
+                self._progress(f"{name} {detail}"[:200])
+            case _:
+                pass
+
+
+def _usage(reported: Any) -> Usage:
+    if not isinstance(reported, dict):
+        return Usage()
+
+    def count(*names: str) -> int:
+        return next((int(reported[name]) for name in names if isinstance(reported.get(name), int)), 0)
+
+    cached = count("cached_input_tokens")
+    return Usage(
+        # codex counts cached tokens among the input, claude beside it.
+        input=max(0, count("input_tokens") - cached),
+        output=count("output_tokens"),
+        cache_read=count("cache_read_input_tokens") + cached,
+        cache_write_5m=count("cache_creation_input_tokens"),
+    )
+
+
+def read_json(text: str, kind: type[T], who: str) -> T:
+    """Read the last JSON object in an agent's words as `kind`. Raises StageFailedError when there is none that fits."""
+    candidates = [match[0] for match in re.finditer(r"\{(?:[^{}]|\{[^{}]*\})*\}", text, re.DOTALL)]
+    for candidate in [*reversed(candidates), text]:
+        try:
+            return msgspec.json.decode(candidate, type=kind)
+        except (msgspec.DecodeError, ValueError):
+            continue
+    raise StageFailedError(
+        f"the {who} command did not answer with the JSON asked for",
+        failure_type="bad_answer",
+        feedback=text[-2000:],
+    )

@@ -1,0 +1,75 @@
+"""Verification: a real command over a real tree, in its own process group, without our secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from engine.errors import ProcessError
+from engine.model import Verification
+from engine.process import run_process
+
+OUTPUT_CHARS = 6_000
+
+_CONTROL = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_][0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]"
+)
+
+
+async def verify(
+    command: str,
+    tree: Path,
+    *,
+    env: Mapping[str, str],
+    timeout: float,
+    log: Path,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Verification:
+    """Run the board's command by the shell in `tree`. A command that cannot start counts as failed, with status 127."""
+    try:
+        result = await run_process(
+            ["/bin/sh", "-c", command],
+            cwd=tree,
+            env=env,
+            log=log,
+            timeout=timeout,
+            on_line=lambda line: _tell(progress, line),
+        )
+    except ProcessError as error:
+        return Verification(command, 127, 0.0, str(error), str(log))
+    return Verification(
+        command,
+        result.status,
+        result.duration,
+        readable(result.tail)[-OUTPUT_CHARS:],
+        str(log),
+        timed_out=bool(result.overran),
+    )
+
+
+def _tell(progress: Callable[[str], None], line: str) -> None:
+    text = readable(line).strip()
+    if text:
+        progress(text)
+
+
+def readable(text: str) -> str:
+    """Take escape sequences and control characters out of output, for prompts and events."""
+    return _CONTROL.sub("", text.replace("\r\n", "\n"))
+
+
+def describe(verification: Verification, timeout: float) -> str:
+    """Say in one line how a verification ended badly: the last line that tells something."""
+    if verification.timed_out:
+        return f"verification took longer than {timeout:.0f} s"
+    lines = [line.strip() for line in verification.output.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"\w*(?:Error|Exception|FAIL|failed|error:|assert)", line)]
+    last = (telling or lines or ["no output"])[-1]
+    return f"exit {verification.exit_status}: {last[:160]}"
+
+
+def report(verification: Verification) -> str:
+    """Say how a verification ended, for a model."""
+    how = "ran out of time" if verification.timed_out else f"ended with status {verification.exit_status}"
+    return f"`{verification.command}` {how}.\n\n{verification.output}"
