@@ -23,14 +23,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+import apsw
 
 from engine.errors import StoreError
 
-if TYPE_CHECKING:
-    import apsw
-
-    Connection: TypeAlias = apsw.Connection
+Connection: TypeAlias = apsw.Connection
 
 T = TypeVar("T")
 
@@ -84,8 +83,6 @@ class ReadOnlyDatabase:
 
     def read(self, fn: Callable[[Connection], T]) -> T:
         """Run `fn` with the connection; each statement sees the newest commit. Fetch all rows inside `fn`."""
-        import apsw
-
         with self._lock:
             try:
                 return fn(self._connection)
@@ -292,8 +289,6 @@ def set_database_aside(path: Path) -> Path:
 
 def connect_reader(path: Path, *, busy_timeout: float = 5.0) -> Connection:
     """A read-only connection of one's own, for instance one to interrupt; raises DatabaseError."""
-    import apsw
-
     try:
         return _connect_reader(path, "mode=ro", busy_timeout)
     except apsw.CantOpenError as error:
@@ -307,8 +302,6 @@ def connect_reader(path: Path, *, busy_timeout: float = 5.0) -> Connection:
 
 
 def _connect_reader(path: Path, query: str, busy_timeout: float) -> Connection:
-    import apsw
-
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(f"{path.absolute().as_uri()}?{query}", flags=flags)
     try:
@@ -323,8 +316,6 @@ def _connect_reader(path: Path, query: str, busy_timeout: float) -> Connection:
 def _open_writer(
     path: Path, schema: Schema, synchronous: str, disposable: bool, busy_timeout: float
 ) -> Connection:
-    import apsw
-
     connection = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -349,8 +340,6 @@ def _open_writer(
 
 
 def _enter_wal(connection: Connection, path: Path, busy_timeout: float) -> None:
-    import apsw
-
     deadline = time.monotonic() + busy_timeout
     while True:
         try:
@@ -390,8 +379,6 @@ def _migrate(connection: Connection, path: Path, schema: Schema) -> None:
 
 def _explained(path: Path, error: BaseException) -> BaseException:
     """The error for the caller: one of SQLite's gets a kind and a hint, any other stays as it is."""
-    import apsw
-
     if isinstance(error, OSError):
         found = DatabaseError(
             f"{path} cannot be used: {error.strerror}", "check its permissions", kind="unreadable"

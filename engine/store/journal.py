@@ -1,0 +1,326 @@
+"""The journal: every event of every run, in order, committed by groups; the truth that crashes cannot take.
+
+    journal = Journal(open_state(folder / "state.db"), folder / "archive")
+    claim = journal.claim(board="tasks/board.md", new_run="r1")      # a dead process's run, or a new one
+    state = RunState().apply_all(e for _, e in journal.events(claim.run.run, claim.run.resume_after))
+    await asyncio.wrap_future(journal.append("r1", [event], durable=True))
+
+`JournalReader` follows a run from another process. A run's live events stay few however long it goes on:
+`begin_cycle` writes one event with the whole compact state, and the older ones move to compressed segments.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from engine.errors import RunBusyError, StoreError
+from engine.events import AnyEvent, CycleStarted, Event, decode, encode
+from engine.store import run_log
+from engine.store.archive import remove_unfinished, write_segment
+from engine.store.database import Connection, Database, ReadOnlyDatabase
+from engine.store.owner import Owner
+from engine.store.run_log import RunRow
+
+MOVED_AT_ONCE = 2000
+"""Events that one transaction moves to the archive (about 20 ms in the writer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The run that is now ours. `resumed`: it was begun by a process that died."""
+
+    run: RunRow
+    resumed: bool
+
+
+class Journal:
+    """The writing side. Every method may be called from any thread.
+
+    `archive` is the directory for the segments. `clock` gives seconds since the epoch; `owner` is the process that
+    claims.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        archive: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        owner: Owner | None = None,
+    ) -> None:
+        self._database = database
+        self._archive = archive
+        self._clock = clock
+        self._owner = owner or Owner.of_this_process()
+        self._lock = threading.Lock()
+        self._places: dict[str, _Place] = {}
+
+    def claim(self, board: str, new_run: str) -> Claim:
+        """Take up the board's unfinished run of a dead process, or begin `new_run`; blocks until it is committed.
+
+        Raises RunBusyError while a live process works on the board: on this host its process is looked up, on another a
+        heartbeat younger than a minute counts.
+        """
+        return self._database.submit(lambda c: self._claim(c, board, new_run)).result()
+
+    def begin_run(
+        self, run: str, board: str, *, owner: Owner | None = None, started: float | None = None
+    ) -> RunRow:
+        """Begin a run without looking for others of the same board. Raises StoreError when the id is taken."""
+        at = self._clock() if started is None else started
+        by = owner or self._owner
+        return self._database.submit(lambda c: _insert_run(c, run, board, by, at)).result()
+
+    def end_run(self, run: str, at: float, status: str) -> Future[None]:
+        """Note that the run ended and is not to be resumed.
+
+        `status`: landed, failed, budget, interrupted or abandoned.
+        """
+
+        def update(connection: Connection) -> None:
+            connection.execute("UPDATE runs SET ended = ?, status = ? WHERE run = ?", (at, status, run))
+
+        return self._database.submit(update)
+
+    def beat(self, run: str) -> Future[None]:
+        """Show that the owner lives. Rides along with other writes; call it every few seconds."""
+        now = self._clock()
+
+        def update(connection: Connection) -> None:
+            connection.execute("UPDATE runs SET beat = ? WHERE run = ?", (now, run))
+
+        return self._database.submit(update, urgent=False)
+
+    def append(self, run: str, events: Sequence[Event], *, durable: bool) -> Future[int]:
+        """Add events in order; the future resolves after the commit, with the number of the last one.
+
+        Wait for it before going on where money or git depends on the event, and say `durable`, so that it is written at
+        once; others may wait 20 ms for company. Raises StoreError for an unknown run.
+        """
+        payloads = [encode(event) for event in events]
+        place = self._place(run)
+        with self._lock:
+            seq = place.seq
+            rows = [
+                (place.number, seq + n, *run_log.pack(seq + n, data)) for n, data in enumerate(payloads, 1)
+            ]
+            place.seq += len(rows)
+            last = place.seq
+
+            def insert(connection: Connection) -> int:
+                connection.executemany("INSERT INTO events VALUES(?, ?, ?, ?)", rows)
+                return last
+
+            return self._database.submit(insert, urgent=durable)
+
+    def begin_cycle(self, run: str, state: bytes, at: float) -> Future[int]:
+        """Continue as new: write one event with the encoded `Snapshot`, then move all older events to the archive.
+
+        The future resolves when the move is done, with the number of the event that opens the cycle. A crash at any
+        moment leaves each event in exactly one place; what was not yet moved goes with the next cycle. When the archive
+        cannot be written the future raises StoreError: the cycle has begun, and the events stay where they were.
+        """
+        place = self._place(run)
+        with self._lock:
+            place.cycle += 1
+            place.seq += 1
+            number, seq, cycle = place.number, place.seq, place.cycle
+            event = encode(CycleStarted(at=at, cycle=cycle, state=msgspec.Raw(state)))
+            row = (number, seq, *run_log.pack(seq, event))
+
+            def open_cycle(connection: Connection) -> None:
+                connection.execute("INSERT INTO events VALUES(?, ?, ?, ?)", row)
+                connection.execute(
+                    "UPDATE runs SET cycle = ?, cycle_seq = ? WHERE number = ?", (cycle, seq, number)
+                )
+
+            self._database.submit(open_cycle)
+            moves = -(-(seq - 1 - place.archived) // MOVED_AT_ONCE)
+            for _ in range(moves):
+                moved = self._database.submit(partial(self._move, run=run, up_to=seq - 1))
+                moved.add_done_callback(lambda done: _note_moved(place, done))
+        result: Future[int] = Future()
+        last = moved if moves else self._database.submit(lambda _: 0)
+        last.add_done_callback(lambda done: _pass_on(done, result, seq))
+        return result
+
+    def retire(self, *, keep: int) -> int:
+        """Move the events of ended runs, but for the newest `keep`, to the archive; gives how many. Blocks."""
+        ended = [row.run for row in self.runs() if row.ended is not None]
+        total = 0
+        for run in ended[keep:]:
+            while moved := self._database.submit(partial(self._move, run=run, up_to=None)).result():
+                total += moved
+        return total
+
+    def runs(self, board: str | None = None) -> tuple[RunRow, ...]:
+        """All runs, or those of a board, newest first."""
+        return self._database.read(lambda c: run_log.find_runs(c, board))
+
+    def events(self, run: str, after_seq: int = 0) -> Iterator[tuple[int, AnyEvent]]:
+        """The events of a run after one, across all cycles. Raises StoreError for an unknown run or a damaged event."""
+        return _decoded(run_log.read_payloads(self._database.read_consistent, self._archive, run, after_seq))
+
+    def _claim(self, connection: Connection, board: str, new_run: str) -> Claim:
+        now = self._clock()
+        unfinished = [row for row in run_log.find_runs(connection, board) if row.ended is None]
+        if not unfinished:
+            return Claim(_insert_run(connection, new_run, board, self._owner, now), resumed=False)
+        newest = unfinished[0]
+        for row in unfinished:
+            if row.is_alive(now):
+                raise RunBusyError(
+                    f"process {row.owner.pid} on {row.owner.host} is working on {board} (run {row.run})",
+                    "look on with: taskyard watch",
+                )
+        owner = self._owner
+        connection.execute(
+            "UPDATE runs SET host = ?, pid = ?, mark = ?, beat = ? WHERE number = ?",
+            (owner.host, owner.pid, owner.mark, now, newest.number),
+        )
+        return Claim(_existing(connection, newest.run), resumed=True)
+
+    def _place(self, run: str) -> _Place:
+        place = self._places.get(run)
+        if place is None:
+            # Asked for without the lock: the writer thread must never wait for somebody who waits for it.
+            found = self._database.submit(lambda c: _find_place(c, run)).result()
+            with self._lock:
+                place = self._places.setdefault(run, found)
+        return place
+
+    def _move(self, connection: Connection, run: str, up_to: int | None) -> int:
+        """Move the oldest live events of a run, none after `up_to`, into one segment; gives how many."""
+        row = _existing(connection, run)
+        remove_unfinished(run_log.segment_directory(self._archive, run))
+        rows = run_log.live_rows(connection, row.number, row.archived_seq, MOVED_AT_ONCE)
+        if up_to is not None:
+            rows = [each for each in rows if each[0] <= up_to]
+        if not rows:
+            return 0
+        self._clear_orphans(connection, row)
+        first, last = rows[0][0], rows[-1][0]
+        lines = (run_log.archived_line(seq, run_log.unpack(seq, data, crc)) for seq, data, crc in rows)
+        write_segment(run_log.segment_path(self._archive, run, first, last), lines)
+        connection.execute("DELETE FROM events WHERE run = ? AND seq <= ?", (row.number, last))
+        connection.execute("UPDATE runs SET archived_seq = ? WHERE number = ?", (last, row.number))
+        return len(rows)
+
+    def _clear_orphans(self, connection: Connection, row: RunRow) -> None:
+        """Remove segments of a move that never committed: all their events are live still. Others are kept aside."""
+        for segment in run_log.event_segments(self._archive, row.run):
+            if segment.first <= row.archived_seq:
+                continue
+            live = connection.execute(
+                "SELECT count(*) FROM events WHERE run = ? AND seq BETWEEN ? AND ?",
+                (row.number, segment.first, segment.last),
+            ).get
+            if live == sum(
+                1 for _ in run_log.archived_payloads(self._archive, row.run, row.archived_seq, segment.last)
+            ):
+                segment.path.unlink()
+            else:
+                segment.path.rename(segment.path.with_name(segment.path.name + ".kept"))
+
+
+class JournalReader:
+    """The reading side, for another process: `watch`, `replay`, `status`. Works where nothing can be written.
+
+    Poll `changed()` (7 µs) about every 20 ms and call `poll` when it says so. Raises DatabaseError without a journal.
+    """
+
+    def __init__(self, path: Path, archive: Path) -> None:
+        self._database = ReadOnlyDatabase(path)
+        self._archive = archive
+        self._version = -1
+
+    def changed(self) -> bool:
+        """Whether anything was committed since the last call; True at first."""
+        before, self._version = self._version, self._database.data_version()
+        return self._version != before
+
+    def poll(self, run: str, after_seq: int, *, limit: int = 10_000) -> list[tuple[int, AnyEvent]]:
+        """The next events after one, at most `limit`; also those that have moved to the archive meanwhile."""
+        payloads = run_log.read_payloads(self._database.read_consistent, self._archive, run, after_seq)
+        return list(islice(_decoded(payloads), limit))
+
+    def runs(self, board: str | None = None) -> tuple[RunRow, ...]:
+        """All runs, or those of a board, newest first."""
+        return self._database.read(lambda c: run_log.find_runs(c, board))
+
+    def run(self, run: str) -> RunRow | None:
+        """One run, or None."""
+        return self._database.read(lambda c: run_log.find_run(c, run))
+
+    def latest_run(self, board: str | None = None) -> RunRow | None:
+        """The run that was started last, or None."""
+        return next(iter(self.runs(board)), None)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a run stands in the queue of writes: the last number given out, its cycle, and what was archived."""
+
+    number: int
+    seq: int
+    cycle: int
+    archived: int
+
+
+def _find_place(connection: Connection, run: str) -> _Place:
+    row = _existing(connection, run)
+    last = connection.execute("SELECT max(seq) FROM events WHERE run = ?", (row.number,)).get
+    return _Place(row.number, max(last or 0, row.archived_seq), row.cycle, row.archived_seq)
+
+
+def _insert_run(connection: Connection, run: str, board: str, owner: Owner, at: float) -> RunRow:
+    if run_log.find_run(connection, run) is not None:
+        raise StoreError(f"there is a run {run} already")
+    connection.execute(
+        "INSERT INTO runs(run, board, host, pid, mark, started, beat) VALUES(?, ?, ?, ?, ?, ?, ?)",
+        (run, board, owner.host, owner.pid, owner.mark, at, at),
+    )
+    return _existing(connection, run)
+
+
+def _existing(connection: Connection, run: str) -> RunRow:
+    row = run_log.find_run(connection, run)
+    if row is None:
+        raise StoreError(f"there is no run {run}")
+    return row
+
+
+def _decoded(payloads: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, AnyEvent]]:
+    for seq, payload in payloads:
+        try:
+            yield seq, decode(payload)
+        except msgspec.ValidationError as error:
+            raise StoreError(
+                f"event {seq} is of another version of Taskyard: {error}", "upgrade Taskyard"
+            ) from error
+
+
+def _pass_on(done: Future[int], result: Future[int], value: int) -> None:
+    error = done.exception()
+    if error is None:
+        result.set_result(value)
+    else:
+        result.set_exception(error)
+
+
+def _note_moved(place: _Place, moved: Future[int]) -> None:
+    if moved.exception() is None:
+        place.archived += moved.result()
