@@ -1,0 +1,70 @@
+"""Where a repository's state lies: databases, lessons, logs and archive in the git folder, worktrees outside the repository."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+
+class StatePaths(msgspec.Struct, frozen=True):
+    """The paths of one repository's state. `state` is never tracked by git and survives `git clean`."""
+
+    state: Path
+    worktrees: Path
+    cache: Path
+
+    @classmethod
+    def of(
+        cls,
+        common_dir: Path,
+        environ: Mapping[str, str],
+        *,
+        state_dir: Path | None = None,
+        worktree_dir: Path | None = None,
+        cache_dir: Path | None = None,
+    ) -> StatePaths:
+        """Give the paths for the repository with this git common directory; the three folders can be set."""
+        common = common_dir.resolve()
+        name = common.parent.name if common.name == ".git" else common.name.removesuffix(".git")
+        mark = hashlib.sha256(str(common).encode()).hexdigest()[:8]
+        home = environ.get("XDG_STATE_HOME") or str(
+            Path(environ.get("HOME") or "~").expanduser() / ".local" / "state"
+        )
+        state = state_dir or common / "taskyard"
+        return cls(
+            state=state,
+            worktrees=(worktree_dir or Path(home) / "taskyard") / f"{name}-{mark}" / "worktrees",
+            cache=cache_dir or state,
+        )
+
+    @property
+    def state_db(self) -> Path:
+        """The journal and the history."""
+        return self.state / "state.db"
+
+    @property
+    def cache_db(self) -> Path:
+        """The result cache."""
+        return self.cache / "cache.db"
+
+    @property
+    def lessons(self) -> Path:
+        """The lessons file, unless a setting puts it into the repository."""
+        return self.state / "lessons.jsonl"
+
+    @property
+    def lessons_index(self) -> Path:
+        """The index over the lessons file; made again from it at any time."""
+        return self.state / "lessons.idx.db"
+
+    @property
+    def archive(self) -> Path:
+        """Compressed segments of old events and history."""
+        return self.state / "archive"
+
+    def logs(self, run: str) -> Path:
+        """The folder with the whole outputs of one run, by task and attempt."""
+        return self.state / "logs" / run
