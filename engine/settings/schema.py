@@ -1,0 +1,159 @@
+"""Every setting with its default, as one frozen tree: what is read as `settings.git.max_age` is written
+
+    [git]
+    max_age = "5s"
+
+in taskyard.toml. Durations are seconds, sizes bytes, money US dollars, paths absolute once they are loaded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from engine.settings.values import (
+    Command,
+    Count,
+    Duration,
+    File,
+    Limits,
+    Money,
+    RedisUrl,
+    Size,
+    Switch,
+    Text,
+    Thinking,
+    Timeout,
+)
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How tasks are dispatched. Limits by type and lane hold besides `max_concurrency`.
+
+    `state_dir` None: `taskyard/` in the repository's common git folder; `worktree_dir` None: below
+    `$XDG_STATE_HOME/taskyard/`.
+    """
+
+    board: File = Path("tasks/board.md")
+    max_concurrency: Count = 10
+    max_attempts: Count = 3
+    type_limits: Limits = {}
+    lane_limits: Limits = {}
+    state_dir: File | None = None
+    worktree_dir: File | None = None
+
+
+class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who plays a role: a Claude model, an agent command, or nobody.
+
+    `model`, `max_tokens` (None: that of `[llm]`) and `thinking` are for the kind anthropic; `command` and
+    `idle_timeout` for the kind command; `timeout` bounds one whole turn of either.
+    """
+
+    kind: Literal["anthropic", "command", "none"] = "anthropic"
+    model: Text = "claude-opus-5-5"
+    command: Command = ()
+    timeout: Timeout = 1800.0
+    idle_timeout: Timeout = 300.0
+    max_tokens: Count | None = None
+    thinking: Thinking = "off"
+
+
+class RolesSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The three roles. The Implementer spends most tokens, so its model is the one of the better price."""
+
+    planner: RoleSettings = RoleSettings()
+    implementer: RoleSettings = RoleSettings(model="claude-sonnet-5-5")
+    judge: RoleSettings = RoleSettings()
+
+
+class VerifySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The check for rows without their own, also run on the combined tree of a train. Empty: there is none."""
+
+    command: Text = ""
+    timeout: Timeout = 600.0
+
+
+class GitSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where work lands, and when a train leaves. An empty `remote` keeps everything local.
+
+    An empty `target` becomes `taskyard/<name of the board>` on loading. `timeout` bounds a fetch or push.
+    """
+
+    remote: Text = "origin"
+    target: Text = ""
+    max_batch: Count = 10
+    max_age: Duration = 5.0
+    timeout: Timeout = 120.0
+
+
+class LLMSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The model service. `base_url` None leaves the choice to the SDK's own rules.
+
+    `batch`: which lanes go through Message Batches (auto: economy). A batch leaves with `batch_size` requests, or
+    when its oldest has waited for `batch_age`. `max_concurrency` bounds the calls to one class of models.
+    """
+
+    base_url: Text | None = None
+    batch: Literal["off", "auto", "always"] = "auto"
+    batch_size: Count = 1000
+    batch_age: Duration = 5.0
+    max_concurrency: Count = 8
+    max_tokens: Count = 16000
+    timeout: Timeout = 900.0
+    idle_timeout: Timeout = 120.0
+    prices: File | None = None
+
+
+class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run and a task may cost at most, in US dollars. None: no limit."""
+
+    usd: Money | None = None
+    task_usd: Money | None = None
+
+
+class LessonsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where lessons are kept; None: in the state folder. A path in the repository shares them."""
+
+    file: File | None = None
+
+
+class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the past stays in the live store; what goes is archived first."""
+
+    max_bytes: Size = 100_000_000
+    max_age: Timeout = 86400.0
+    max_entries: Count = 1000
+
+
+class LocksSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How orchestrators share a board. None: file locks, for one host; a Redis address: over many hosts."""
+
+    url: RedisUrl | None = None
+    lease: Timeout = 30.0
+
+
+class NotifySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a person is told that the run ended or needs them."""
+
+    bell: Switch = True
+    command: Command = ()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings of one project. `root` is the folder that relative paths start from, `file` what was read."""
+
+    root: Path
+    file: Path | None = None
+    run: RunSettings = RunSettings()
+    roles: RolesSettings = RolesSettings()
+    verify: VerifySettings = VerifySettings()
+    git: GitSettings = GitSettings()
+    llm: LLMSettings = LLMSettings()
+    budget: BudgetSettings = BudgetSettings()
+    lessons: LessonsSettings = LessonsSettings()
+    history: HistorySettings = HistorySettings()
+    locks: LocksSettings = LocksSettings()
+    notify: NotifySettings = NotifySettings()
