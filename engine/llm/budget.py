@@ -140,7 +140,7 @@ class Budget:
         task_spent = self.task_spent(task_id)
         if not _fits(task_spent + usd, self.task_usd):
             raise BudgetReachedError(
-                f"the next call of {task_id} may cost ${usd:.4f}; of its ${self.task_usd:g}, ${task_spent:.4f} is spent",
+                f"the next call of {task_id} may cost ${usd:.4f}; of its ${self.task_usd:g} ${task_spent:.4f} is spent",
                 "raise [budget] task_usd",
                 scope="task",
                 limit_usd=self.task_usd or 0.0,

@@ -315,8 +315,7 @@ class ModelClient:
             failure.retryable = False  # it would be paid for again, and end the same way
         except Exception as error:
             failure = self._typed(error)
-        # Raised outside of the handler: the original stays out of tracebacks, for its text may hold the key.
-        raise failure
+        raise failure from None  # the original stays out of tracebacks, for its text may hold the key
 
     def _typed(self, error: Exception) -> LLMError:
         import anthropic

@@ -36,7 +36,7 @@ CallLater = Callable[[float, Callable[[], None]], Timer]
 
 def model_class(model: str) -> str:
     """Give the family and generation whose limits a model shares: `claude-opus-5-5` counts as `opus-5`."""
-    found = re.search(r"(opus|sonnet|haiku|fable)-(\d+)", model)
+    found = re.search(r"(opus|sonnet|haiku|fable)-(\d{1,2})(?!\d)", model)
     if found:
         return found[0]
     old = re.match(r"claude-(\d+)(?:-\d+)?-(opus|sonnet|haiku)", model)
@@ -186,7 +186,7 @@ class Limiter:
         # Only a limit that is really used says anything about the next one.
         if self._in_flight >= int(self._limit) < self._maximum:
             before = int(self._limit)
-            self._limit = min(float(self._maximum), self._limit + 1.0 / self._limit)
+            self._limit = min(float(self._maximum), self._limit + 1.0 / int(self._limit))
             if int(self._limit) != before:
                 self._changed()
 

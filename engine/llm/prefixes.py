@@ -58,7 +58,7 @@ class Turn:
 
 
 class PrefixLeader:
-    """Who writes which prefix right now, and which are warm. `patience`: seconds a leader's answer may take to begin."""
+    """Who writes which prefix now, and which are warm. `patience`: seconds a leader's answer may take to begin."""
 
     def __init__(self, *, patience: float = 20.0, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.patience = patience
