@@ -150,9 +150,13 @@ class LockLostError(TaskyardError):
 
 
 class LLMError(TaskyardError):
-    """A model call got no usable answer. `retryable` says whether the same request may succeed later."""
+    """A model call got no usable answer. `retryable` says whether the same request may succeed later.
+
+    `status` is the HTTP status of the service's answer, or 0 when there was none.
+    """
 
     retryable = False
+    status = 0
 
 
 class AuthenticationError(LLMError):

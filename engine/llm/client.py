@@ -88,11 +88,13 @@ class ModelClient:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.endpoint = (base_url or environ.get("ANTHROPIC_BASE_URL") or _PUBLIC).rstrip("/")
+        # The port of a server on this machine is chance: what it answers does not hang on it.
+        self.endpoint_key = "loopback" if is_loopback(self.endpoint) else self.endpoint
         self.limiters = limiters or Limiters()
         self.prices = prices or load_prices()
         self.budget = budget or Budget()
         self._base_url = base_url or environ.get("ANTHROPIC_BASE_URL")
-        self._local = is_loopback(self.endpoint)
+        self._local = self.endpoint_key == "loopback"
         self._key = (api_key or "").strip() or (_NO_KEY if self._local else None)
         self._secrets = tuple(
             secret
@@ -208,10 +210,20 @@ class ModelClient:
         except RequestRejectedError:
             return ()  # it answers and takes the key, but does not list models
 
-    async def ask(self, operation: Callable[[anthropic.AsyncAnthropic], Awaitable[_T]]) -> _T:
-        """Do one short operation on the SDK, once, within the quick deadline; its failures become typed errors."""
-        async with self._typed_errors(self._deadlines.quick):
-            return await operation(await self._sdk())
+    async def ask(
+        self, operation: Callable[[anthropic.AsyncAnthropic], Awaitable[_T]], *, seconds: float | None = None
+    ) -> _T:
+        """Do one operation on the SDK, once, within `seconds` (default: the quick deadline).
+
+        Its failures become typed errors.
+        """
+        sdk = await self._sdk()
+        async with self._typed_errors(self._deadlines.quick if seconds is None else seconds):
+            return await operation(sdk)
+
+    def safe_text(self, text: object) -> str:
+        """Make a text of the service fit to show: one line, bounded, without the key."""
+        return safe_text(text, *self._secrets)
 
     def warm_up(self) -> None:
         """Begin to load the SDK in a thread, so that the first call need not wait for it."""
@@ -321,15 +333,15 @@ class ModelClient:
         import anthropic
         import httpx2
 
-        text = safe_text(error, *self._secrets)
-        cause = safe_text(error.__cause__ or error, *self._secrets)
+        text = self.safe_text(error)
+        cause = self.safe_text(error.__cause__ or error)
         match error:
             case anthropic.APIStatusError():
                 return failure_of_status(
                     error.status_code,
                     error.type or "",
                     error.error_code or "",
-                    safe_text(error.api_message or error, *self._secrets),
+                    self.safe_text(error.api_message or error),
                     error.response.headers,
                     endpoint=self.endpoint,
                 )

@@ -50,6 +50,7 @@ def failure_of_status(
     request_id = headers.get("request-id", "")
     said = f"{text} (request {request_id})" if request_id else text
     error = _by_status(status, code, said or kind or f"status {status}", headers, endpoint)
+    error.status = status
     if headers.get("x-should-retry") == "false":
         error.retryable = False
     return error
