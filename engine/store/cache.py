@@ -1,0 +1,440 @@
+"""Results that were paid for once: answers and verifications, kept across runs and shared by processes.
+
+    cache = ResultCache(folder / "cache.db", max_entries=100_000)
+    async def compute() -> Computed: ...
+    value, hit = await cache.get_or_compute(CacheKey("judge", "T1", digest(request), model), compute)
+
+A cache must never stop a run: where the file cannot be used, every look-up is a miss, nothing is stored, and
+`stats().disabled` says why. Only bytes that `compute` returned are stored; what it raises is passed on and forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from engine.figures import ResultCacheFigures
+from engine.store import cache_table as table
+from engine.store.cache_key import CacheKey, Json, digest
+from engine.store.cache_table import CACHE_SCHEMA, CacheEntry, Counters
+from engine.store.database import Connection, Database, DatabaseError, open_database, set_database_aside
+from engine.store.owner import Owner
+
+__all__ = ["CacheEntry", "CacheKey", "CacheStats", "Computed", "Json", "ResultCache", "digest"]
+
+NOTED_USES = 512
+"""Uses kept in memory before they are written; those of a crash are lost, which only blurs the order of eviction."""
+
+RETRY_AFTER = 60.0
+"""Seconds after a failed write (a full disk) before the next one is tried."""
+
+WAIT = 0.02
+"""Seconds between looks at a result that another process computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A fresh result and what it cost, which is what each later hit saves."""
+
+    value: bytes
+    tokens: int = 0
+    usd: float = 0.0
+
+
+class CacheStats(ResultCacheFigures, frozen=True):
+    """The figures, with the limits. `damaged` counts entries that were not what was stored, and are gone."""
+
+    max_entries: int = 0
+    max_bytes: int = 0
+    damaged: int = 0
+
+
+class ResultCache:
+    """The cache over one file. Close it when done.
+
+    `ttl` is how long an entry may be used, in seconds (None: for ever); `max_bytes` counts values. The entry that was
+    not used for longest goes first. `lease` is how long (seconds) a process that computes a result may be silent before
+    another takes over. `clock` gives seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_entries: int = 100_000,
+        max_bytes: int = 1 << 30,
+        ttl: float | None = None,
+        lease: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = path
+        self._limits = table.Limits(max_entries, max_bytes)
+        self._ttl = ttl
+        self._lease = lease
+        self._clock = clock
+        self._owner = Owner.of_this_process()
+        self._lock = threading.RLock()
+        self._session = Counters()
+        self._unsaved = Counters()
+        self._uses: dict[int, int] = {}
+        self._last_use = 0
+        self._last_miss = ""
+        self._arriving: dict[bytes, Computed] = {}
+        self._flights: dict[bytes, asyncio.Future[Computed]] = {}
+        self._disabled = ""
+        self._retry_at = 0.0
+        self._damaged = False
+        self._database: Database | None = None
+        self.set_aside: Path | None = None
+        """Where a damaged file went that this cache replaced, or None."""
+        self._open()
+
+    # Looking up and storing
+
+    def get(self, key: CacheKey) -> bytes | None:
+        """The stored value, or None. Counts as a hit or a miss, and as a use."""
+        found = self._find(key)
+        if found is None:
+            self._count_miss(key)
+            return None
+        self._count_hit(found)
+        return found.value
+
+    def set(self, key: CacheKey, value: bytes, *, tokens: int = 0, usd: float = 0.0) -> Future[bool]:
+        """Store a value. It can be read at once; the future resolves when it is committed.
+
+        The result is False when it could not be stored: too big for the cache, or the file cannot be written (then
+        `stats().disabled` says why). `tokens` and `usd` are what a later hit saves.
+        """
+        if not isinstance(value, bytes):
+            raise TypeError(f"only bytes can be cached, not {type(value).__name__}")
+        done: Future[bool] = Future()
+        database = self._writable()
+        if database is None or len(value) > self._limits.max_bytes or self._limits.max_entries < 1:
+            done.set_result(False)
+            return done
+        now = self._clock()
+        name, arriving = key.digest, Computed(value, tokens, usd)
+        expires = None if self._ttl is None else now + self._ttl
+        with self._lock:
+            self._arriving[name] = arriving
+            new = table.NewEntry(key, value, now, expires, self._next_use(now), tokens, usd)
+            write = self._submit(database, lambda c: table.store(c, new, self._limits))
+
+        def finish(written: Future[Counters]) -> None:
+            with self._lock:
+                if self._arriving.get(name) is arriving:
+                    del self._arriving[name]
+            done.set_result(written.exception() is None)
+
+        write.add_done_callback(finish)
+        return done
+
+    async def put(self, key: CacheKey, value: bytes, *, tokens: int = 0, usd: float = 0.0) -> bool:
+        """`set`, and wait until it is committed."""
+        return await asyncio.wrap_future(self.set(key, value, tokens=tokens, usd=usd))
+
+    async def get_or_compute(
+        self, key: CacheKey, compute: Callable[[], Awaitable[Computed]]
+    ) -> tuple[bytes, bool]:
+        """The stored value, or the one that `compute` makes; and whether it was a hit.
+
+        Those who ask for the same key meanwhile, in this process or another, wait for the one who computes, and count
+        as hits. Its error is also theirs, and is not stored; when it is cancelled, or its process dies, the next of
+        them computes. A value is committed before it is given back. Call it from one event loop.
+        """
+        name = key.digest
+        while (flight := self._flights.get(name)) is not None:
+            try:
+                found = await asyncio.shield(flight)
+            except asyncio.CancelledError:
+                if not flight.cancelled() or _this_task_is_cancelled():
+                    raise
+                continue
+            self._count_hit(found)
+            return found.value, True
+        flight = self._flights[name] = asyncio.get_running_loop().create_future()
+        try:
+            found, hit = await self._find_or_compute(key, compute)
+            flight.set_result(found)
+        except asyncio.CancelledError:
+            flight.cancel()
+            raise
+        except BaseException as error:
+            flight.set_exception(error)
+            flight.exception()  # If nobody waits, asyncio must not complain that it was never retrieved.
+            raise
+        finally:
+            del self._flights[name]
+        return found.value, hit
+
+    async def _find_or_compute(
+        self, key: CacheKey, compute: Callable[[], Awaitable[Computed]]
+    ) -> tuple[Computed, bool]:
+        name, holder = key.digest, uuid.uuid4().hex
+        while True:
+            found = self._find(key)
+            if found is not None:
+                self._count_hit(found)
+                return found, True
+            if await self._take_lease(name, holder):
+                break
+            await asyncio.sleep(WAIT)
+        # Another process may have stored it between our look and our lease.
+        found = self._find(key)
+        if found is not None:
+            self._drop_lease(name, holder)
+            self._count_hit(found)
+            return found, True
+        self._count_miss(key)
+        renewing = asyncio.create_task(self._keep_lease(name, holder))
+        try:
+            computed = await compute()
+            stored = self.set(key, computed.value, tokens=computed.tokens, usd=computed.usd)
+        finally:
+            renewing.cancel()
+            self._drop_lease(name, holder)
+        await asyncio.wrap_future(stored)
+        return computed, False
+
+    # What is in it
+
+    def stats(self) -> CacheStats:
+        """What is stored now, and what this process did with it."""
+        return self._stats(lifetime=False)
+
+    def lifetime_stats(self) -> CacheStats:
+        """What is stored now, and what all processes did with it since the file was begun."""
+        return self._stats(lifetime=True)
+
+    def entries(
+        self,
+        *,
+        activity: str | None = None,
+        task: str | None = None,
+        model: str | None = None,
+        limit: int = 100,
+    ) -> tuple[CacheEntry, ...]:
+        """What matches all that is given, last used first."""
+        return self._usable().read(
+            lambda c: table.entries(c, activity=activity, task=task, model=model, limit=limit)
+        )
+
+    def invalidate(self, key: CacheKey) -> int:
+        """Forget one result; gives how many there were. This and the next three block, and raise StoreError."""
+        return self._remove(lambda c: table.remove(c, key=key.digest))
+
+    def invalidate_activity(self, activity: str) -> int:
+        """Forget all results of an activity; gives how many there were."""
+        return self._remove(lambda c: table.remove(c, activity=activity))
+
+    def invalidate_task(self, task: str) -> int:
+        """Forget all results of a task; gives how many there were."""
+        return self._remove(lambda c: table.remove(c, task=task))
+
+    def clear(self) -> int:
+        """Forget everything; gives how many there were."""
+        return self._remove(table.remove)
+
+    def close(self) -> None:
+        """Write what is left and close the file. Safe to call twice."""
+        with self._lock:
+            database, self._database = self._database, None
+        if database is not None:
+            self._submit(database, lambda _: Counters())
+            database.close()
+
+    # The file, and what is noted on the way
+
+    def _open(self) -> None:
+        try:
+            self._database = open_database(
+                self.path, schema=CACHE_SCHEMA, synchronous="NORMAL", disposable=True
+            )
+            self._last_use = max(self._last_use, self._database.read(table.last_use))
+            self.set_aside = self._database.set_aside or self.set_aside
+        except DatabaseError as error:
+            self._disabled = str(error)
+
+    def _begin_anew(self, database: Database) -> None:
+        """Move the damaged file away and go on with an empty one."""
+        self._database = None
+        self._damaged = False
+        try:
+            aside = set_database_aside(self.path)
+        except OSError as error:
+            self._disabled = f"{self.path} is damaged and cannot be moved away: {error.strerror}"
+        else:
+            self.set_aside = aside
+            self._open()
+        database.close()
+
+    def _usable(self) -> Database:
+        with self._lock:
+            if self._damaged and self._database is not None:
+                self._begin_anew(self._database)
+            if self._database is None:
+                raise DatabaseError(self._disabled or f"{self.path.name} is closed")
+            return self._database
+
+    def _writable(self) -> Database | None:
+        if self._disabled and self._clock() < self._retry_at:
+            return None
+        try:
+            return self._usable()
+        except DatabaseError:
+            return None
+
+    def _find(self, key: CacheKey) -> Computed | None:
+        name = key.digest
+        with self._lock:
+            arriving = self._arriving.get(name)
+        if arriving is not None:
+            return arriving
+        try:
+            database = self._usable()
+            found = database.read(lambda c: table.find(c, name))
+        except DatabaseError as error:
+            self._note_failure(error)
+            return None
+        if found is None:
+            return None
+        now = self._clock()
+        with self._lock:
+            if not found.whole:
+                self._submit(database, lambda c: table.remove_damaged(c, found.id))
+                return None
+            if found.expires is not None and found.expires <= now:
+                self._submit(database, lambda c: table.remove_expired(c, found.id, now))
+                return None
+            self._uses[found.id] = self._next_use(now)
+            if len(self._uses) >= NOTED_USES:
+                self._submit(database, lambda _: Counters())
+        return Computed(found.value, found.tokens, found.usd)
+
+    def _remove(self, fn: Callable[[Connection], int]) -> int:
+        return self._usable().submit(fn).result()
+
+    def _submit(self, database: Database, fn: Callable[[Connection], Counters]) -> Future[Counters]:
+        """Queue a write; what was noted since the last one rides along."""
+        with self._lock:
+            uses, self._uses = self._uses, {}
+            unsaved, self._unsaved = self._unsaved, Counters()
+
+            def write(connection: Connection) -> Counters:
+                if uses:
+                    table.note_uses(connection, uses)
+                done = fn(connection)
+                table.add_counters(connection, unsaved, done)
+                return done
+
+            def note(written: Future[Counters]) -> None:
+                error = written.exception()
+                with self._lock:
+                    if error is None:
+                        self._session.add(written.result())
+                        self._disabled = ""
+                    else:
+                        self._unsaved.add(unsaved)
+                        self._note_failure(error)
+
+            future = database.submit(write)
+            future.add_done_callback(note)
+            return future
+
+    def _note_failure(self, error: BaseException) -> None:
+        with self._lock:
+            if isinstance(error, DatabaseError) and error.kind == "damaged":
+                self._damaged = True
+            else:
+                self._disabled = str(error)
+                self._retry_at = self._clock() + RETRY_AFTER
+
+    def _next_use(self, now: float) -> int:
+        # Microseconds, so that the order holds between processes; never twice the same, so that it is an order.
+        self._last_use = max(self._last_use + 1, int(now * 1e6))
+        return self._last_use
+
+    def _count_hit(self, found: Computed) -> None:
+        self._count(Counters(hits=1, tokens_saved=found.tokens, usd_saved=found.usd))
+
+    def _count_miss(self, key: CacheKey) -> None:
+        self._count(Counters(misses=1))
+        database = self._database
+        if database is not None:
+            try:
+                self._last_miss = database.read(lambda c: table.why_missing(c, key))
+            except DatabaseError as error:
+                self._note_failure(error)
+
+    def _count(self, counters: Counters) -> None:
+        with self._lock:
+            self._session.add(counters)
+            self._unsaved.add(counters)
+
+    def _stats(self, *, lifetime: bool) -> CacheStats:
+        entries, size, counters = 0, 0, Counters()
+        database = self._database
+        if database is not None:
+            try:
+                entries, size, counters = database.read(table.totals)
+            except DatabaseError as error:
+                self._note_failure(error)
+        with self._lock:
+            if lifetime:
+                counters.add(self._unsaved)
+            else:
+                counters = self._session
+            return CacheStats(
+                entries=entries,
+                bytes=size,
+                hits=counters.hits,
+                misses=counters.misses,
+                evictions=counters.evictions,
+                expirations=counters.expirations,
+                damaged=counters.damaged,
+                tokens_saved=counters.tokens_saved,
+                usd_saved=counters.usd_saved,
+                last_miss=self._last_miss,
+                disabled=self._disabled,
+                max_entries=self._limits.max_entries,
+                max_bytes=self._limits.max_bytes,
+            )
+
+    # One computes for all processes
+
+    async def _take_lease(self, name: bytes, holder: str) -> bool:
+        database = self._writable()
+        if database is None:
+            return True  # Without a file nobody else can see what we compute.
+        now = self._clock()
+        take = partial(
+            table.take_lease, key=name, holder=holder, owner=self._owner, now=now, until=now + self._lease
+        )
+        try:
+            return await database.write(take)
+        except DatabaseError as error:
+            self._note_failure(error)
+            return True
+
+    async def _keep_lease(self, name: bytes, holder: str) -> None:
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            await self._take_lease(name, holder)
+
+    def _drop_lease(self, name: bytes, holder: str) -> None:
+        database = self._writable()
+        if database is not None:
+            database.submit(lambda c: table.drop_lease(c, name, holder))
+
+
+def _this_task_is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
