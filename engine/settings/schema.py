@@ -33,7 +33,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How tasks are dispatched. Limits by type and lane hold besides `max_concurrency`.
 
     `state_dir` None: `taskyard/` in the repository's common git folder; `worktree_dir` None: below
-    `$XDG_STATE_HOME/taskyard/`.
+    `$XDG_STATE_HOME/taskyard/`; `cache_dir` None: in the state folder. Clones can share a cache by naming one folder.
     """
 
     board: File = Path("tasks/board.md")
@@ -43,6 +43,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     lane_limits: Limits = {}
     state_dir: File | None = None
     worktree_dir: File | None = None
+    cache_dir: File | None = None
 
 
 class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
