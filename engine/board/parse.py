@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine.board.dependencies import blocked
-from engine.board.tables import Table, closing_backticks, find_tables, unescape_pipes
+from engine.board.tables import Row, Table, closing_backticks, find_tables, split_row, unescape_pipes
 from engine.errors import BoardError
 from engine.model import BoardStatus, Lane, Task
 
@@ -96,8 +96,6 @@ def parse_board(data: bytes, path: Path) -> Board:
     width = len(table.header.cells)
     for row in table.rows:
         cells = row.cells
-        while len(cells) > width and not cells[-1]:
-            cells.pop()
         if not any(cells):
             continue
         task, problems = _read_row(cells, columns, width, row.line)
@@ -141,7 +139,7 @@ def board_table(text: str, path: Path) -> tuple[Table, dict[str, int], list[Tabl
     boards = []
     nearest: tuple[int, str] = (0, "it needs a table with the columns " + " | ".join(NEEDED))
     for table in find_tables(text):
-        names = [_COLUMNS.get(_plain(cell).strip("*_").casefold(), "") for cell in table.header.cells]
+        names = _column_names(table.header)
         known = Counter(name for name in names if name)
         missing = [name for name in NEEDED if name not in known]
         line = table.header.line
@@ -159,11 +157,19 @@ def board_table(text: str, path: Path) -> tuple[Table, dict[str, int], list[Tabl
         elif len(known) > nearest[0]:
             nearest = len(known), f"the table at line {line} lacks " + ", ".join(missing)
     if not boards:
+        for number, line in enumerate(text.split("\n"), 1):
+            if set(NEEDED) <= set(_column_names(split_row(number, line, 0))):
+                nearest = 0, f"line {number} names the columns, but no |---| line follows it"
         raise BoardError(
             f"{path} holds no task board: {nearest[1]}", "`taskyard init` writes one to start from"
         )
     (table, columns), *others = boards
     return table, columns, [other for other, _ in others]
+
+
+def _column_names(header: Row) -> list[str]:
+    """Give the name of each column that is ours, and nothing for the others."""
+    return [_COLUMNS.get(_plain(cell).strip("*_").casefold(), "") for cell in header.cells]
 
 
 def row_id(cells: list[str], columns: dict[str, int]) -> str:

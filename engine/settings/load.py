@@ -60,7 +60,7 @@ def load_settings(
         if given is not None:
             take(options[name], given, "command line", text=isinstance(given, str))
 
-    defaults = Settings(root=root, file=file if source else None)
+    defaults = Settings(root=root, file=file if file.exists() else None)
     return _complete(_build(defaults, values, root), origins)
 
 
