@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -363,6 +363,11 @@ class Dispatcher(Generic[R]):
             self._close(entry, Progress.CANCELLED)
         return True
 
+    def cancel_running(self) -> int:
+        """Cancel what runs, and leave the rest as it is; gives how many."""
+        running = [entry for entry in self._entries.values() if entry.runner is not None]
+        return sum(self.cancel(entry.task.id) for entry in running)
+
     def cancel_all(self) -> int:
         """Cancel all that has not ended; gives how many."""
         return sum(self.cancel(task_id) for task_id in tuple(self._entries))
@@ -393,7 +398,7 @@ class Dispatcher(Generic[R]):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs, and nothing is queued (or only what a drain keeps from starting)."""
+        """Whether nothing runs, and nothing is queued but what a drain keeps from starting."""
         queued = 0 if self._draining else self._progress[Progress.QUEUED]
         return self._progress[Progress.RUNNING] == 0 and queued == 0
 
@@ -413,8 +418,8 @@ class Dispatcher(Generic[R]):
         return self._limit
 
     @property
-    def mode(self) -> str:
-        """`running`, `paused` or `draining`."""
+    def mode(self) -> Literal["running", "paused", "draining"]:
+        """Whether tasks start."""
         return "paused" if self._paused else "draining" if self._draining else "running"
 
     @property

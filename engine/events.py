@@ -33,6 +33,9 @@ from engine.model import (
 )
 
 
+NoticeLevel = Literal["info", "warning", "error"]
+
+
 def _snake(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
@@ -89,7 +92,7 @@ class DispatchChanged(Event, frozen=True, kw_only=True):
 class Noticed(Event, frozen=True, kw_only=True):
     """Something a person should know. Errors stay in the list of the dashboard until dismissed."""
 
-    level: Literal["info", "warning", "error"]
+    level: NoticeLevel
     text: str
     task: str = ""
 

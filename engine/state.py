@@ -214,6 +214,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     landings: tuple[float, ...] = ()
     trains: tuple[TrainView, ...] = ()
     batches: tuple[BatchView, ...] = ()
+    open_batches: tuple[ev.BatchCreating | ev.BatchSubmitted, ...] = ()
     results: ResultCacheFigures = ResultCacheFigures()
     templates: TemplateFigures = TemplateFigures()
     lessons: LessonFigures = LessonFigures()
@@ -256,6 +257,8 @@ class RunState:
         self._landings = start.landings
         self._trains = {train.number: train for train in start.trains}
         self._batches = {batch.id: batch for batch in start.batches}
+        # What a restart needs to find every batch again: by token, the newest that was told of it.
+        self._open_batches = {batch.token: batch for batch in start.open_batches}
         self._gauges = {name: getattr(start, name) for name in _GAUGES}
         self._lesson_notes = start.lesson_notes
         self._notices = start.notices
@@ -287,6 +290,7 @@ class RunState:
             landings=self._landings,
             trains=tuple(self._trains.values()),
             batches=tuple(self._batches.values()),
+            open_batches=tuple(self._open_batches.values()),
             lesson_notes=self._lesson_notes,
             notices=self._notices,
             notice_count=self._notice_count,
@@ -296,6 +300,10 @@ class RunState:
     def view(self, task_id: str) -> TaskView:
         """The view of one task. Raises KeyError when the board has no such task."""
         return self._tasks[task_id]
+
+    def find(self, task_id: str) -> TaskView | None:
+        """The view of one task, or None when the board has no such task."""
+        return self._tasks.get(task_id)
 
     @property
     def run(self) -> RunView:
@@ -649,7 +657,11 @@ class RunState:
         else:
             self._change(e.task, last=f"{e.error}; again in {e.retry_in:.0f} s")
 
+    def _batch_creating(self, e: ev.BatchCreating) -> None:
+        self._open_batches[e.token] = e
+
     def _batch_submitted(self, e: ev.BatchSubmitted) -> None:
+        self._open_batches[e.token] = e
         if e.batch in self._batches:
             return
         self._add(batch_calls=1)
@@ -666,6 +678,9 @@ class RunState:
             )
 
     def _batch_ended(self, e: ev.BatchEnded) -> None:
+        for token, known in tuple(self._open_batches.items()):
+            if isinstance(known, ev.BatchSubmitted) and known.batch == e.batch:
+                del self._open_batches[token]
         batch = self._batches.get(e.batch)
         if batch is not None:
             self._batches[e.batch] = replace(
@@ -784,6 +799,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[RunState, Any], None]] = {
     ev.CallStarted: RunState._call_started,
     ev.CallAnswered: RunState._call_answered,
     ev.CallFailed: RunState._call_failed,
+    ev.BatchCreating: RunState._batch_creating,
     ev.BatchSubmitted: RunState._batch_submitted,
     ev.BatchPolled: RunState._batch_polled,
     ev.BatchEnded: RunState._batch_ended,
