@@ -309,11 +309,11 @@ def _environment(included: Callable[[str], Template | None]) -> Environment:
                         return value
             return super().getattr(obj, attribute)
 
-    # cache_size=0: an include always gets the newest text.
     return Sandbox(
         loader=Compiled(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        cache_size=0,
+        keep_trailing_newline=True,  # so that an included file stands there as if it were pasted in
+        cache_size=0,  # so that an include gets the newest text
     )

@@ -157,9 +157,9 @@ def board_table(text: str, path: Path) -> tuple[Table, dict[str, int], list[Tabl
         elif len(known) > nearest[0]:
             nearest = len(known), f"the table at line {line} lacks " + ", ".join(missing)
     if not boards:
-        for number, line in enumerate(text.split("\n"), 1):
-            if set(NEEDED) <= set(_column_names(split_row(number, line, 0))):
-                nearest = 0, f"line {number} names the columns, but no |---| line follows it"
+        for at, words in enumerate(text.split("\n"), 1):
+            if set(NEEDED) <= set(_column_names(split_row(at, words, 0))):
+                nearest = 0, f"line {at} names the columns, but no |---| line follows it"
         raise BoardError(
             f"{path} holds no task board: {nearest[1]}", "`taskyard init` writes one to start from"
         )
