@@ -177,7 +177,7 @@ def store(connection: Connection, new: NewEntry, limits: Limits) -> Counters:
 
 
 def _make_room(connection: Connection, limits: Limits, now: float) -> Counters:
-    """When a limit is passed, remove what expired, then the least used until 1 % is free, so that it is rarely passed."""
+    """Past a limit, remove what expired, then the least used until 1 % is free: so most sets need not."""
     gone = Counters()
     entries, size = _held(connection)
     if entries <= limits.max_entries and size <= limits.max_bytes:

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import apsw
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from engine.errors import RateLimitedError
-from engine.store import cache_key
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
 
 
