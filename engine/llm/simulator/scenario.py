@@ -1,0 +1,347 @@
+"""What the simulated model answers, and what goes wrong: read from a TOML file anybody can write.
+
+A scenario is a list of answers and a list of faults. The simulator keeps no conversation: it reads from each request
+whose call it is (the lines `Role:`, `Task:` and `Attempt:` of the prompt), how far the tool loop has come (the number
+of assistant turns) and what the model has been shown, and picks the answer by that alone.
+
+    pace = 1.0                      # multiplies all waiting but retry_after; 0 means none
+
+    [[answers]]
+    task = "CART-4"                 # or a pattern: "CART-*"
+    role = "implementer"
+    attempt = 2                     # from this attempt on; default 1
+    when = "def subtotal"           # only when the request shows this text; preferred to an answer without it
+    summary = "Round half up, to the cent."
+    edits = [{ path = "src/money.py", old = "round(value)", new = "quantize(value)" }]
+
+    [[faults]]
+    kind = "rate_limited"
+    role = "judge"
+    times = 2                       # the first two tries of each such request
+    retry_after = 1.5
+
+`{task}` and `{slug}` (its id as a Python name) may stand in the texts of an answer. `edits` serve both lanes: as one
+structured answer, or as a loop that reads the files, edits them and runs the check.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from engine.errors import SettingsError
+
+RoleName = Literal["planner", "implementer", "judge"]
+Endpoint = Literal[
+    "messages",
+    "count_tokens",
+    "models",
+    "batches.create",
+    "batches.retrieve",
+    "batches.list",
+    "batches.results",
+    "batches.cancel",
+    "batch_item",
+]
+FaultKind = Literal[
+    "rate_limited",  # 429 with retry-after
+    "spend_limit",  # 429 that no retry helps
+    "overloaded",  # 529
+    "server_error",  # 500
+    "timeout",  # 504
+    "unauthorized",  # 401
+    "not_found",  # 404
+    "unanswered",  # taken in, then the connection closes without a byte
+    "dropped",  # the connection breaks in the middle of the answer
+    "stalled",  # the answer stops coming, the connection stays
+    "truncated",  # the stream ends in good order before the message does
+    "error_event",  # a stream that turns into an error
+    "bad_json",  # status 200 and JSON that is none
+    "html",  # status 200 and a page of some proxy
+    "empty_object",  # status 200 and {}
+    "errored",  # these four are how one item of a batch ends
+    "expired",
+    "canceled",
+    "missing",
+]
+ITEM_FAULTS = frozenset({"errored", "expired", "canceled", "missing"})
+MODELS = (
+    "claude-opus-5-5",
+    "claude-opus-5",
+    "claude-opus-4-8",
+    "claude-opus-4-7",
+    "claude-opus-4-6",
+    "claude-opus-4-5",
+    "claude-sonnet-5-5",
+    "claude-sonnet-5",
+    "claude-sonnet-4-6",
+    "claude-sonnet-4-5",
+    "claude-haiku-5-5",
+    "claude-haiku-4-5",
+    "claude-fable-5-1",
+    "claude-fable-5",
+)
+
+
+class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One change of a file. An empty `old` makes the whole file."""
+
+    path: str
+    new: str
+    old: str = ""
+
+
+class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A tool the model asks for, with its input."""
+
+    tool: str
+    input: dict[str, str] = {}
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a planner answers."""
+
+    steps: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    type: str = "feature"
+
+
+class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a judge answers."""
+
+    approved: bool
+    reason: str
+    findings: tuple[str, ...] = ()
+
+
+class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One turn of a tool loop: some words, some calls; a turn without calls ends the loop."""
+
+    say: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer of the model. It holds exactly one of `plan`, `verdict`, `edits`, `turns` and `say`.
+
+    `latency` is seconds to the first token, `think` what it thinks first where the request allows it, and with
+    `check = false` the implementer does not run the check before it says that it is done.
+    """
+
+    task: str = "*"
+    role: RoleName | None = None
+    attempt: int = 1
+    when: str = ""
+    plan: Plan | None = None
+    verdict: Verdict | None = None
+    edits: tuple[Edit, ...] = ()
+    summary: str = ""
+    turns: tuple[Turn, ...] = ()
+    say: str = ""
+    think: str = ""
+    check: bool = True
+    latency: float | None = None
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Something that goes wrong with the first `times` tries of each request it matches. Seconds."""
+
+    kind: FaultKind
+    endpoint: Endpoint = "messages"
+    task: str = "*"
+    role: RoleName | None = None
+    attempt: int | None = None
+    step: int | None = None
+    model: str = "*"
+    times: int = 1
+    retry_after: float = 1.0
+
+
+class RandomFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Faults drawn at random, always the same ones for one seed, at most `times` for one request.
+
+    `rate` is the share of tries they hit. They come on top of the scripted ones.
+    """
+
+    rate: float
+    seed: int = 0
+    kinds: tuple[FaultKind, ...] = (
+        "rate_limited",
+        "overloaded",
+        "server_error",
+        "unanswered",
+        "dropped",
+        "truncated",
+        "error_event",
+        "bad_json",
+        "html",
+        "empty_object",
+    )
+    endpoint: Endpoint = "messages"
+    times: int = 1
+    retry_after: float = 1.0
+
+
+class Batches(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How Message Batches behave. `seconds` from creation to end; `offered` false answers 404 like a small gateway."""
+
+    seconds: float = 6.0
+    results: Literal["in_order", "reversed", "shuffled"] = "shuffled"
+    offered: bool = True
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the service allows: for each model in a minute, and at once over all. Past them it says 429 or 529."""
+
+    requests_per_minute: int = 50_000
+    input_tokens_per_minute: int = 50_000_000
+    output_tokens_per_minute: int = 10_000_000
+    concurrent: int = 100_000
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything a simulator is told. Durations in seconds; `pace` multiplies all of them but `retry_after`."""
+
+    name: str = "scenario"
+    pace: float = 1.0
+    latency: float = 0.8
+    tokens_per_second: float = 80.0
+    cache_minimum: int = 512
+    api_key: str = ""
+    models: tuple[str, ...] = MODELS
+    answers: tuple[Answer, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    random_faults: RandomFaults | None = None
+    batches: Batches = Batches()
+    limits: Limits = Limits()
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read a scenario file. Raises `SettingsError` that says where it is wrong and what would be right."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(
+            f"the scenario {path} cannot be read ({error.strerror})", "name a readable TOML file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(
+            f"the scenario {path} is not UTF-8 (byte {error.start})", "save it as UTF-8"
+        ) from error
+    return parse_scenario(text, str(path))
+
+
+def parse_scenario(text: str, source: str = "scenario") -> Scenario:
+    """Read a scenario from TOML text; `source` names it in errors. Raises `SettingsError`."""
+    try:
+        scenario = msgspec.convert(tomllib.loads(text), Scenario)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{source} is not TOML ({error})", "mend that line") from error
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{source}: {_in_words(str(error))}", "see `taskyard simulate --help`") from error
+    check_scenario(scenario, source)
+    return scenario
+
+
+def check_scenario(scenario: Scenario, source: str = "scenario") -> None:
+    """Check what types alone cannot say. Raises `SettingsError` naming the entry."""
+
+    def wrong(what: str, hint: str) -> SettingsError:
+        return SettingsError(f"{source}: {what}", hint)
+
+    if scenario.pace < 0 or scenario.latency < 0 or scenario.tokens_per_second <= 0:
+        raise wrong(
+            "pace and latency cannot be negative, and tokens_per_second must be positive", "mend them"
+        )
+    for at, answer in enumerate(scenario.answers, 1):
+        given = [
+            name
+            for name in ("plan", "verdict", "edits", "turns", "say")
+            if getattr(answer, name) not in (None, (), "")
+        ]
+        if len(given) != 1:
+            raise wrong(
+                f"answer {at} (task {answer.task}) holds {' and '.join(given) or 'nothing to answer'}",
+                "give it exactly one of plan, verdict, edits, turns, say",
+            )
+        if answer.attempt < 1:
+            raise wrong(
+                f"answer {at} (task {answer.task}) has attempt {answer.attempt}", "attempts count from 1"
+            )
+    for at, fault in enumerate(scenario.faults, 1):
+        if (fault.kind in ITEM_FAULTS) != (fault.endpoint == "batch_item"):
+            raise wrong(
+                f"fault {at} is {fault.kind} at {fault.endpoint}",
+                'errored, expired, canceled and missing belong to endpoint = "batch_item", all others elsewhere',
+            )
+    chance = scenario.random_faults
+    if chance is not None and not 0 <= chance.rate <= 1:
+        raise wrong(f"random_faults.rate is {chance.rate}", "give a share from 0 to 1")
+    if chance is not None and any(
+        (kind in ITEM_FAULTS) != (chance.endpoint == "batch_item") for kind in chance.kinds
+    ):
+        raise wrong("random_faults.kinds do not fit its endpoint", "name kinds that can happen there")
+
+
+class Script:
+    """The answers of a scenario, found by task, role, attempt and what the model has seen."""
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        self._exact: dict[str, list[Answer]] = {}
+        self._patterns: list[Answer] = []
+        for answer in answers:
+            if any(sign in answer.task for sign in "*?["):
+                self._patterns.append(answer)
+            else:
+                self._exact.setdefault(answer.task, []).append(answer)
+
+    def find(self, task: str, role: str, attempt: int, seen: str) -> Answer | None:
+        """Give the answer that fits best: the task's own before a pattern's, the latest attempt, `when` before none."""
+        fitting = [answer for answer in self._exact.get(task, ()) if _fits(answer, role, attempt, seen)]
+        if not fitting:
+            fitting = [
+                answer
+                for answer in self._patterns
+                if fnmatchcase(task, answer.task) and _fits(answer, role, attempt, seen)
+            ]
+        if not fitting:
+            return None
+        return _filled(max(fitting, key=lambda answer: (answer.attempt, bool(answer.when))), task)
+
+
+def slug_of(task: str) -> str:
+    """Give a task's id as a Python name."""
+    return re.sub(r"[^0-9a-z]+", "_", task.lower()).strip("_") or "task"
+
+
+def _fits(answer: Answer, role: str, attempt: int, seen: str) -> bool:
+    return (
+        answer.role in (None, role) and answer.attempt <= attempt and (not answer.when or answer.when in seen)
+    )
+
+
+def _filled(answer: Answer, task: str) -> Answer:
+    """Put the task's id where the answer says so."""
+    data = msgspec.json.encode(answer)
+    if b"{task}" not in data and b"{slug}" not in data:
+        return answer
+    for mark, value in ((b"{task}", task), (b"{slug}", slug_of(task))):
+        data = data.replace(mark, msgspec.json.encode(value)[1:-1])
+    return msgspec.json.decode(data, type=Answer)
+
+
+def _in_words(message: str) -> str:
+    """Turn msgspec's path (`$.answers[2]`) into the way people count."""
+    return re.sub(
+        r" - at `\$\.?(.*?)`",
+        lambda found: (
+            " in " + re.sub(r"\[(\d+)\]", lambda at: f" {int(at[1]) + 1}", found[1]) if found[1] else ""
+        ),
+        message,
+    )
