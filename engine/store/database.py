@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import queue
 import threading
 import time
@@ -23,13 +22,30 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import apsw
 
-from engine.errors import StoreError
+from engine.store.connection import (
+    Connection,
+    DatabaseError,
+    Schema,
+    connect_reader,
+    explained,
+    open_writer,
+    set_database_aside,
+)
 
-Connection: TypeAlias = apsw.Connection
+__all__ = [
+    "Connection",
+    "Database",
+    "DatabaseError",
+    "ReadOnlyDatabase",
+    "Schema",
+    "connect_reader",
+    "open_database",
+    "set_database_aside",
+]
 
 T = TypeVar("T")
 
@@ -38,31 +54,6 @@ GROUP = 1000
 
 LINGER = 0.02
 """Seconds that a job which is not urgent may wait for company."""
-
-CHECKED_BYTES = 16 * 2**20
-"""A disposable file up to this size is checked page by page when it is opened (about 10 ms a MB, cold)."""
-
-ErrorKind = Literal["full", "busy", "damaged", "newer", "unreadable", "failed"]
-
-
-class DatabaseError(StoreError):
-    """A database said no. `kind`: full, busy, damaged, newer, unreadable or failed."""
-
-    def __init__(self, message: str, hint: str = "", *, kind: ErrorKind = "failed") -> None:
-        super().__init__(message, hint)
-        self.kind = kind
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """The tables of one file. Step `i` is a script that brings version `i` to version `i + 1`."""
-
-    steps: tuple[str, ...]
-
-    @property
-    def version(self) -> int:
-        """The version after all steps."""
-        return len(self.steps)
 
 
 class ReadOnlyDatabase:
@@ -87,7 +78,7 @@ class ReadOnlyDatabase:
             try:
                 return fn(self._connection)
             except apsw.Error as error:
-                raise _explained(self.path, error) from error
+                raise explained(self.path, error) from error
 
     def read_consistent(self, fn: Callable[[Connection], T]) -> T:
         """Run `fn` inside one read transaction: all its statements see the same commit."""
@@ -125,8 +116,6 @@ class Database:
         self.path = path
         self.set_aside = set_aside
         """Where the damaged file went that this one replaces, or None."""
-        self.before_commit: Callable[[Connection], None] | None = None
-        """Runs in every group before its COMMIT; for small writes that may ride along with others."""
         self._connection = connection
         self._reader = ReadOnlyDatabase(path, busy_timeout=busy_timeout)
         self._queue: queue.SimpleQueue[_Job[object] | None] = queue.SimpleQueue()
@@ -186,9 +175,11 @@ class Database:
         while open_:
             group, open_ = self._next_group()
             self._write_group(group)
-        # The last connection to close folds the WAL into the file and removes it.
+        # The last connection to close folds the WAL into the file and removes it. When that fails, nothing is lost:
+        # what was committed lies in the WAL, and the next to open the file finds it there.
         self._reader.close()
-        self._connection.close()
+        with contextlib.suppress(apsw.Error):
+            self._connection.close()
 
     def _next_group(self) -> tuple[list[_Job[object]], bool]:
         """Wait for work; gives the jobs of one transaction, and False once the database is closing."""
@@ -209,8 +200,6 @@ class Database:
         return group, False
 
     def _write_group(self, group: list[_Job[object]]) -> None:
-        if self.before_commit is not None:
-            group.append(_Job(self.before_commit, Future(), True))
         if not group:
             return
         connection = self._connection
@@ -218,7 +207,7 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
         except Exception as error:
             for job in group:
-                job.future.set_exception(_explained(self.path, error))
+                job.future.set_exception(explained(self.path, error))
             return
         try:
             results = [job.fn(connection) for job in group]
@@ -226,12 +215,10 @@ class Database:
         except BaseException as error:
             self._roll_back()
             if len(group) == 1:
-                group[0].future.set_exception(_explained(self.path, error))
+                group[0].future.set_exception(explained(self.path, error))
                 return
-            hook, self.before_commit = self.before_commit, None
             for job in group:
                 self._write_group([job])
-            self.before_commit = hook
         else:
             for job, result in zip(group, results, strict=True):
                 job.future.set_result(result)
@@ -265,137 +252,11 @@ def open_database(
     process's transaction.
     """
     try:
-        connection = _open_writer(path, schema, synchronous, disposable, busy_timeout)
+        connection = open_writer(path, schema, synchronous, disposable, busy_timeout)
         set_aside = None
     except DatabaseError as error:
         if not disposable or error.kind not in ("damaged", "newer"):
             raise
         set_aside = set_database_aside(path)
-        connection = _open_writer(path, schema, synchronous, disposable, busy_timeout)
+        connection = open_writer(path, schema, synchronous, disposable, busy_timeout)
     return Database(path, connection, set_aside=set_aside, busy_timeout=busy_timeout)
-
-
-def set_database_aside(path: Path) -> Path:
-    """Rename the file and its WAL out of the way, as `<name>.corrupt-<n>`; gives the new path."""
-    number = 1
-    while (target := path.with_name(f"{path.name}.corrupt-{number}")).exists():
-        number += 1
-    os.rename(path, target)
-    for suffix in ("-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(f"{path}{suffix}", f"{target}{suffix}")
-    return target
-
-
-def connect_reader(path: Path, *, busy_timeout: float = 5.0) -> Connection:
-    """A read-only connection of one's own, for instance one to interrupt; raises DatabaseError."""
-    try:
-        return _connect_reader(path, "mode=ro", busy_timeout)
-    except apsw.CantOpenError as error:
-        # In a read-only directory SQLite cannot make the shared memory of the WAL. Without a WAL nobody is writing,
-        # and the file can be read as it is.
-        if path.exists() and not Path(f"{path}-wal").exists():
-            return _connect_reader(path, "mode=ro&immutable=1", busy_timeout)
-        raise _explained(path, error) from error
-    except apsw.Error as error:
-        raise _explained(path, error) from error
-
-
-def _connect_reader(path: Path, query: str, busy_timeout: float) -> Connection:
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    connection = apsw.Connection(f"{path.absolute().as_uri()}?{query}", flags=flags)
-    try:
-        connection.set_busy_timeout(int(busy_timeout * 1000))
-        connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _open_writer(
-    path: Path, schema: Schema, synchronous: str, disposable: bool, busy_timeout: float
-) -> Connection:
-    connection = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = apsw.Connection(str(path))
-        connection.set_busy_timeout(int(busy_timeout * 1000))
-        connection.execute("PRAGMA auto_vacuum=incremental")
-        _enter_wal(connection, path, busy_timeout)
-        connection.execute(f"PRAGMA synchronous={synchronous}; PRAGMA journal_size_limit=8388608")
-        connection.execute("PRAGMA temp_store=memory")
-        _migrate(connection, path, schema)
-        if disposable and path.stat().st_size <= CHECKED_BYTES:
-            found = connection.execute("PRAGMA quick_check(1)").get
-            if found != "ok":
-                raise DatabaseError(f"{path} is damaged: {found}", kind="damaged")
-    except Exception as error:
-        if connection is not None:
-            connection.close()
-        if isinstance(error, apsw.Error | OSError):
-            raise _explained(path, error) from error
-        raise
-    return connection
-
-
-def _enter_wal(connection: Connection, path: Path, busy_timeout: float) -> None:
-    deadline = time.monotonic() + busy_timeout
-    while True:
-        try:
-            mode = connection.execute("PRAGMA journal_mode=wal").get
-        except apsw.BusyError:
-            # SQLite does not call the busy handler when two processes turn a new file to WAL at once.
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-            continue
-        if mode != "wal":
-            raise DatabaseError(
-                f"{path} cannot use a write-ahead log", "keep the state folder on a local disk"
-            )
-        return
-
-
-def _migrate(connection: Connection, path: Path, schema: Schema) -> None:
-    if connection.pragma("user_version") == schema.version:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = connection.pragma("user_version")
-        if version > schema.version:
-            raise DatabaseError(
-                f"{path} was written by a newer version of Taskyard", "upgrade Taskyard", kind="newer"
-            )
-        for step in schema.steps[version:]:
-            connection.execute(step).fetchall()
-        connection.execute(f"PRAGMA user_version={schema.version}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _explained(path: Path, error: BaseException) -> BaseException:
-    """The error for the caller: one of SQLite's gets a kind and a hint, any other stays as it is."""
-    if isinstance(error, OSError):
-        found = DatabaseError(
-            f"{path} cannot be used: {error.strerror}", "check its permissions", kind="unreadable"
-        )
-    elif not isinstance(error, apsw.Error):
-        return error
-    elif isinstance(error, apsw.FullError):
-        found = DatabaseError(f"the disk is full: {path} was not written", "free some space", kind="full")
-    elif isinstance(error, apsw.BusyError | apsw.LockedError):
-        found = DatabaseError(f"{path} is held by another process", "try again when it is done", kind="busy")
-    elif isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        found = DatabaseError(f"{path} is damaged: {error}", "move it away and start again", kind="damaged")
-    elif isinstance(error, apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError | apsw.IOError):
-        found = DatabaseError(
-            f"{path} cannot be used: {error}", "check that it exists and its permissions", kind="unreadable"
-        )
-    else:
-        found = DatabaseError(f"{path}: {error}")
-    found.__cause__ = error
-    return found
