@@ -118,5 +118,13 @@ def _instance(node: Mapping[str, Any], root: Mapping[str, Any], hints: Mapping[s
 def _fits(value: Any, node: Mapping[str, Any]) -> bool:
     if "enum" in node:
         return value in node["enum"]
-    kinds = {bool: "boolean", str: "string", list: "array", dict: "object", int: "integer", float: "number"}
+    kinds = {
+        bool: "boolean",
+        str: "string",
+        list: "array",
+        tuple: "array",
+        dict: "object",
+        int: "integer",
+        float: "number",
+    }
     return node.get("type") == kinds.get(type(value))
