@@ -89,11 +89,16 @@ def parse_board(data: bytes, path: Path) -> Board:
     not UTF-8 or hold no table with the columns ID, Scope, Status, Branch and Verification.
     """
     table, columns, others = board_table(board_text(data, path), path)
+    width = len(table.header.cells)
     not_read = f"this table is not read; the board is that of line {table.header.line}"
     found = [Diagnostic(other.header.line, "warning", not_read) for other in others]
+    if (stray := table.following) and _looks_like_row(stray.cells, columns, width):
+        message = (
+            f"this row is not read: an empty line ends the table that begins in line {table.header.line}"
+        )
+        found.append(Diagnostic(stray.line, "warning", message, row_id(stray.cells, columns)))
     tasks: dict[str, Task] = {}
     places: dict[str, list[int]] = {}
-    width = len(table.header.cells)
     for row in table.rows:
         cells = row.cells
         if not any(cells):
@@ -261,6 +266,10 @@ def read_verification(cell: str) -> tuple[str | None, str, str]:
             problem = "only the first backticks of Verification are run: join commands with &&"
             at = closing.end()
     return command, " ".join(rest.split()).strip(" ;,:–—-"), problem
+
+
+def _looks_like_row(cells: list[str], columns: dict[str, int], width: int) -> bool:
+    return len(cells) == width and cells[columns["Status"]] in _STATUS
 
 
 def _why_cells(cells: list[str], width: int) -> str:

@@ -17,7 +17,9 @@ _DELIMITER = re.compile(r":?-+:?")
 _TOKEN = re.compile(r"\\.|`+|\|", re.DOTALL)
 # What ends a table besides an empty line: a heading, a quotation, a list, a rule, HTML.
 _OTHER_BLOCK = re.compile(
-    r" {0,3}(?:#{1,6}(?:\s|$)|>|[-*+]\s|\d{1,9}[.)]\s|<[A-Za-z/!]|(?:\*[ \t]*){3,}$|(?:_[ \t]*){3,}$)"
+    r" {0,3}(?:#{1,6}(?:\s|$)|>|[-*+]\s|\d{1,9}[.)]\s|(?:[-*_][ \t]*){3,}$"
+    r"|<!--|</?(?:blockquote|details|div|h\d|hr|ol|p|pre|summary|table|ul)\b)",
+    re.IGNORECASE,
 )
 
 
@@ -55,11 +57,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A header and the rows below it. `well_formed` is False when the `|---|` line does not fit the header."""
+    """A header and the rows below it. `well_formed` is False when the `|---|` line does not fit the header.
+
+    `following` is the first line behind the empty lines that end the table, if any end it.
+    """
 
     header: Row
     rows: tuple[Row, ...]
     well_formed: bool = True
+    following: Row | None = None
 
 
 def find_tables(text: str) -> Iterator[Table]:
@@ -85,7 +91,14 @@ def find_tables(text: str) -> Iterator[Table]:
             number, start, line = lines[at]
             rows.append(split_row(number, line, start))
             at += 1
-        yield Table(header, tuple(rows), fits)
+        behind = at
+        while behind < len(lines) and not lines[behind][2].strip():
+            behind += 1
+        following = None
+        if at < behind < len(lines):
+            number, start, line = lines[behind]
+            following = split_row(number, line, start)
+        yield Table(header, tuple(rows), fits, following)
 
 
 def split_row(number: int, line: str, start: int) -> Row:

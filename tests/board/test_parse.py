@@ -133,11 +133,19 @@ def test_the_first_board_counts_and_the_second_is_told() -> None:
     assert told(found) == ["line 5: this table is not read; the board is that of line 1"]
 
 
-@pytest.mark.parametrize("end", ["", "# Next", "> said", "- item", "1. item", "```", "***", "<p>"])
+def test_rows_behind_an_empty_line_are_told() -> None:
+    found = board(row("T1"), "", "", row("T2"), row("T3"))
+    assert told(found) == ["line 6: this row is not read: an empty line ends the table that begins in line 1"]
+    assert runnable(found) == ["T1"]
+    assert board(row("T1"), "", "Some | words").diagnostics == ()
+
+
+@pytest.mark.parametrize("end", ["# Next", "> said", "- item", "1. item", "```", "---", "***", "<p>"])
 def test_what_ends_the_table(end: str) -> None:
     found = board(row("T1"), end, row("T2"))
     assert [task.id for task in found.tasks] == ["T1"]
     assert found.diagnostics == ()
+    assert len(board(row("T1"), "<b>T2</b> | s | [ ] | b | `x` | |").tasks) == 2, "a row may begin with a tag"
 
 
 def test_an_empty_row_is_no_task() -> None:
