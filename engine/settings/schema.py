@@ -20,6 +20,7 @@ from engine.settings.values import (
     File,
     Limits,
     Money,
+    Names,
     RedisUrl,
     Size,
     Switch,
@@ -49,13 +50,15 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who plays a role: a Claude model, an agent command, or nobody.
 
-    `model`, `max_tokens` (None: that of `[llm]`) and `thinking` are for the kind anthropic; `command` and
-    `idle_timeout` for the kind command; `timeout` bounds one whole turn of either.
+    `model`, `max_tokens` (None: that of `[llm]`) and `thinking` are for the kind anthropic; `command`, `env` and
+    `idle_timeout` for the kind command; `timeout` bounds one whole turn of either. A command's environment holds no
+    keys and passwords but those that `env` names.
     """
 
     kind: Literal["anthropic", "command", "none"] = "anthropic"
     model: Text = "claude-opus-5-5"
     command: Command = ()
+    env: Names = ()
     timeout: Timeout = 1800.0
     idle_timeout: Timeout = 300.0
     max_tokens: Count | None = None

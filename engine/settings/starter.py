@@ -26,6 +26,7 @@ _STARTER = """\
 #
 # kind = "command"
 # command = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
+# env = ["ANTHROPIC_API_KEY"]  # secrets that it may see (default: none)
 # timeout = "30m"              # of one whole turn
 # idle_timeout = "5m"          # without a word of output
 

@@ -97,6 +97,12 @@ def _command(value: object) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError(value)
+    return tuple(value)
+
+
 def _limits(value: object) -> dict[str, int]:
     if not isinstance(value, dict):
         raise ValueError(value)
@@ -124,6 +130,7 @@ Timeout = Annotated[float, Kind(f"a duration above zero {_DURATION}", _timeout)]
 Size = Annotated[int, Kind('a size such as "100MB"', parse_size)]
 File = Annotated[Path, Kind("a path", _path)]
 Command = Annotated[tuple[str, ...], Kind('a list of words such as ["claude", "-p"]', _command)]
+Names = Annotated[tuple[str, ...], Kind('a list of names such as ["ANTHROPIC_API_KEY"]', _names)]
 Limits = Annotated[dict[str, int], Kind("a table of whole numbers from 1 such as { docs = 2 }", _limits)]
 Thinking = Annotated[str | int, Kind('"off", "adaptive" or a number of tokens', _thinking)]
 RedisUrl = Annotated[str, Kind('an address such as "redis://host:6379/0"', _redis)]

@@ -67,6 +67,7 @@ def test_every_value_of_a_full_file_arrives(tmp_path: Path) -> None:
         [roles.implementer]
         kind = "command"
         command = ["claude", "-p", "a b"]
+        env = ["ANTHROPIC_API_KEY"]
         timeout = "1h 30m"
         idle_timeout = 90
         [roles.judge]
@@ -100,6 +101,7 @@ def test_every_value_of_a_full_file_arrives(tmp_path: Path) -> None:
     assert settings.run.lane_limits == {"economy": 3}
     assert settings.roles.planner.kind == "none"
     assert settings.roles.implementer.command == ("claude", "-p", "a b")
+    assert settings.roles.implementer.env == ("ANTHROPIC_API_KEY",)
     assert settings.roles.implementer.timeout == 5400.0
     assert settings.roles.implementer.idle_timeout == 90.0
     assert settings.roles.judge.thinking == 8000
@@ -182,6 +184,7 @@ def test_text_from_the_environment_or_a_flag(
         ("[roles.judge]\nthinking = 'hard'\n", 'give it "off", "adaptive" or a number of tokens'),
         ("[notify]\ncommand = []\n", "give it a list of words"),
         ("[notify]\ncommand = ['a', 1]\n", "give it a list of words"),
+        ("[roles.judge]\nenv = 'KEY'\n", "give it a list of names"),
         ("[locks]\nurl = 'localhost'\n", 'give it an address such as "redis://'),
         ("[run]\nboard = ''\n", "give it a path"),
         ("[run]\ntype_limits = { docs = 0 }\n", "give it a table of whole numbers from 1"),
