@@ -1,4 +1,4 @@
-"""The calls of the Message Batches interface, in our own words. One attempt each; who calls decides what to try again."""
+"""The calls of the Message Batches interface, one try each; who calls decides what to try again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ItemResult = ModelAnswer | ItemFailure
 
 
 class BatchCalls:
-    """The six operations on batches, through one client."""
+    """What can be done with batches, through one client."""
 
     def __init__(self, client: ModelClient) -> None:
         self._client = client
@@ -123,9 +123,9 @@ class BatchCalls:
                 except LLMError as error:
                     return ItemFailure("errored", error.message)
             case "errored":
-                error = getattr(getattr(result, "error", None), "error", None)
-                kind = str(getattr(error, "type", "error"))
-                text = self._client.safe_text(f"{kind}: {getattr(error, 'message', '')}")
+                told = getattr(getattr(result, "error", None), "error", None)
+                kind = str(getattr(told, "type", "error"))
+                text = self._client.safe_text(f"{kind}: {getattr(told, 'message', '')}")
                 lasting = kind in (
                     "invalid_request_error",
                     "not_found_error",

@@ -103,6 +103,12 @@ class Budget:
             self.task_spent(task_id) + self._reserved.get(task_id, 0.0) + usd, self.task_usd
         )
 
+    def fits_alone(self, task_id: str, usd: float) -> bool:
+        """Whether the call could be made if those in flight turned out to cost nothing."""
+        return _fits(self._run_spent + usd, self.run_usd) and _fits(
+            self.task_spent(task_id) + usd, self.task_usd
+        )
+
     async def reserve(self, task_id: str, usd: float | None, *, model: str = "") -> Hold:
         """Set the worst case of a call aside; waits while only calls in flight stand against it.
 
@@ -125,9 +131,13 @@ class Budget:
             finally:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
-        hold = Hold(self, task_id, usd)
-        self._run_reserved += usd
-        self._reserved[task_id] += usd
+        return self.impose(task_id, usd)
+
+    def impose(self, task_id: str, usd: float | None) -> Hold:
+        """Set money aside that is committed already (a batch that an earlier process sent), limit or not."""
+        hold = Hold(self, task_id, usd or 0.0)
+        self._run_reserved += hold.usd
+        self._reserved[task_id] += hold.usd
         return hold
 
     def book(self, task_id: str, usd: float) -> None:

@@ -108,6 +108,7 @@ class ModelClient:
         self._sleep = sleep
         self._jitter = jitter
         self._counts_tokens = True
+        self._counting = asyncio.Semaphore(4)
         self._opening: asyncio.Task[anthropic.AsyncAnthropic] | None = None
 
     async def call(
@@ -155,18 +156,24 @@ class ModelClient:
         model = request.model
         if not self.budget.limited:
             return await self.budget.reserve(request.task_id, 0.0)
-
-        def worst(tokens: int) -> float | None:
-            return self.prices.worst_case(
-                model, tokens, request.max_tokens, batch=batch, cache=request.longest_cache
-            )
-
-        usd = worst(request.prompt_bytes + _HIDDEN_TOKENS)
-        if usd is not None and not self.budget.fits_now(request.task_id, usd):
-            counted = await self.count_tokens(request)
+        worst = self._worst_case(request, batch)
+        size, task_id, budget = request.prompt_bytes, request.task_id, self.budget
+        usd, least = worst(size + _HIDDEN_TOKENS), worst(size // _MOST_BYTES_A_TOKEN)
+        if usd is None or least is None or budget.fits_now(task_id, usd):
+            return await budget.reserve(task_id, usd, model=model)
+        if budget.fits_now(task_id, least) or not budget.fits_alone(
+            task_id, usd
+        ):  # counting can change the outcome
+            async with self._counting:
+                counted = await self.count_tokens(request)
             if counted is not None:  # the count is an estimate, says the service
                 usd = worst(counted + counted // 20 + _HIDDEN_TOKENS)
-        return await self.budget.reserve(request.task_id, usd, model=model)
+        return await budget.reserve(task_id, usd, model=model)
+
+    def hold_anyway(self, request: ModelRequest, *, batch: bool = False) -> Hold:
+        """Set the worst case aside for a call that was sent already, limit or not."""
+        worst = self._worst_case(request, batch)
+        return self.budget.impose(request.task_id, worst(request.prompt_bytes + _HIDDEN_TOKENS))
 
     def cost_of(self, answer: ModelAnswer) -> Cost | None:
         """Give the dollars of an answer and of the broken tries before it, or None when the price is not known."""
@@ -247,6 +254,16 @@ class ModelClient:
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
+    def _worst_case(self, request: ModelRequest, batch: bool) -> Callable[[int], float | None]:
+        """Give the dollars the request may cost, by the number of its prompt's tokens."""
+
+        def worst(tokens: int) -> float | None:
+            return self.prices.worst_case(
+                request.model, tokens, request.max_tokens, batch=batch, cache=request.longest_cache
+            )
+
+        return worst
+
     async def _try(
         self, request: ModelRequest, builder: AnswerBuilder, on_progress: OnProgress | None
     ) -> ModelAnswer:
@@ -272,7 +289,7 @@ class ModelClient:
         self, request: ModelRequest, builder: AnswerBuilder, watch: OnProgress
     ) -> tuple[ModelAnswer, Mapping[str, str]]:
         sdk = await self._sdk()
-        async with self._typed_errors(self._deadlines.total):
+        async with self._typed_errors(self._deadlines.total, paid=True):
             stream = await sdk.messages.create(**request.params(), stream=True)
             headers: Mapping[str, str] = stream.response.headers
             async with stream:
@@ -311,8 +328,11 @@ class ModelClient:
             return await asyncio.to_thread(make)
 
     @asynccontextmanager
-    async def _typed_errors(self, seconds: float | None) -> AsyncIterator[None]:
-        """Hold what is inside to a time limit, and turn whatever it raises into one of our errors."""
+    async def _typed_errors(self, seconds: float | None, *, paid: bool = False) -> AsyncIterator[None]:
+        """Hold what is inside to a time limit, and turn whatever it raises into one of our errors.
+
+        What is `paid` for by its length is not tried again after the limit: it would cost the same, and end the same.
+        """
         failure: LLMError
         try:
             async with asyncio.timeout(seconds):
@@ -324,7 +344,7 @@ class ModelClient:
             failure = DeadlineError(
                 f"no whole answer within {seconds:g} s", "raise [llm] timeout, or make the task smaller"
             )
-            failure.retryable = False  # it would be paid for again, and end the same way
+            failure.retryable = not paid
         except Exception as error:
             failure = self._typed(error)
         raise failure from None  # the original stays out of tracebacks, for its text may hold the key
@@ -371,6 +391,7 @@ class ModelClient:
 
 _NO_KEY = "no-key-needed"
 _UNREACHABLE = "check the network and [llm] base_url"
+_MOST_BYTES_A_TOKEN = 8  # prose in long words; a prompt never has fewer tokens than this makes of it
 _HIDDEN_TOKENS = 2048  # what the service adds to a prompt by itself: its words about tools, schemas and roles
 
 
