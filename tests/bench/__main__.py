@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable
 
 from rich.console import Console
@@ -37,15 +38,20 @@ def main(wanted: list[str]) -> int:
     missed = 0
     for name in wanted or known:
         with console.status(f"measuring {name} …"):
-            for row in measure(name):
-                figure = (
-                    f"{row.measured:,.4g} {row.unit}"
-                    if row.measured < 1e4
-                    else f"{row.measured:,.0f} {row.unit}"
-                )
-                ratio = "" if row.ratio is None else f"{row.ratio:,.1f} ×"
-                table.add_row(name, row.what, row.target, figure, ratio, "ok" if row.ok else "MISSED")
-                missed += not row.ok
+            try:
+                rows = measure(name)
+            except Exception:
+                # The figures of the others are not to be lost with it.
+                traceback.print_exc()
+                table.add_row(name, "broke off", "", "", "", "MISSED")
+                missed += 1
+                continue
+        for row in rows:
+            digits = ",.4g" if row.measured < 1e4 else ",.0f"
+            ratio = "" if row.ratio is None else f"{row.ratio:,.1f} ×"
+            figure = f"{row.measured:{digits}} {row.unit}"
+            table.add_row(name, row.what, row.target, figure, ratio, "ok" if row.ok else "MISSED")
+            missed += not row.ok
         table.add_section()
     console.print(table)
     return 1 if missed else 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -36,6 +39,26 @@ def test_strict_types_hold() -> None:
 
 def test_imports_run_down_the_floors() -> None:
     run(BIN / "lint-imports", "--no-cache")
+
+
+def test_the_lock_pins_every_dependency_by_hash_and_names_no_index() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock, re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    missing = [need for need in wanted if re.split(r"[<>=\[]", need)[0] not in pinned]
+    assert missing == []
+    assert lock.count("--hash=sha256:") >= len(pinned)
+    assert "://" not in lock
+
+
+def test_the_wheel_carries_every_file_of_the_packages(tmp_path: Path) -> None:
+    run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    tracked = run("git", "ls-files", "engine", "tui").split("\n")
+    assert [name for name in tracked if name and name not in packed] == []
+    assert "engine/board/parse.py" in packed
 
 
 HEAVY = ("anthropic", "apsw", "git", "jinja2", "textual", "watchfiles")
