@@ -84,7 +84,9 @@ def find_tables(text: str) -> Iterator[Table]:
         below = lines[at][2]
         if not _is_delimiter_row(below):
             continue
-        fits = len(split_row(0, below, 0).cells) == len(header.cells)
+        if len(split_row(0, below, 0).cells) != len(header.cells):
+            yield Table(header, (), well_formed=False)
+            continue
         at += 1
         rows = []
         while at < len(lines) and not _ends_table(lines[at][2]):
@@ -98,7 +100,7 @@ def find_tables(text: str) -> Iterator[Table]:
         if at < behind < len(lines):
             number, start, line = lines[behind]
             following = split_row(number, line, start)
-        yield Table(header, tuple(rows), fits, following)
+        yield Table(header, tuple(rows), following=following)
 
 
 def split_row(number: int, line: str, start: int) -> Row:
