@@ -1,0 +1,159 @@
+"""Progress as plain lines, and the thread that prints it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import threading
+from collections.abc import Iterator
+from typing import TextIO
+
+import msgspec
+import pytest
+
+from engine import events as ev
+from engine.state import RunState
+from tests.cli.taskyard import START, sample_events
+from tui.headless import EventPrinter, ProgressLines
+from tui.plain import ago, count, duration, money, one_line, size, table, thousands
+
+
+def told(events: list[ev.Event]) -> list[str]:
+    lines = ProgressLines()
+    return [line for event in events for line in lines.of(event)]
+
+
+def test_each_fact_worth_a_line_gets_one() -> None:
+    assert told(sample_events()) == [
+        "00:00  run    r1: 3 tasks of tasks/board.md, 4 at a time; lands on taskyard/board, pushed to origin",
+        "00:02  T1     started",
+        "00:04  T1     changed 2 files, +41 −7, 1111111",
+        "00:06  T2     started",
+        "00:08  T2     changed 2 files, +41 −7, 2222222",
+        "00:09  T2     attempt 1 failed in verify: 3 != 4 [31m [/]",
+        "00:10  T2     lesson: round once, at the end (seen 3 times)",
+        "00:11  T2     started, attempt 2",
+        "00:12  T1     verified and approved, waits for a train",
+        "00:13  T2     verified and approved, waits for a train",
+        "00:14  train  1 departs with T1, T2",
+        "00:15  push   train 1 to origin/taskyard/board, fffffff",
+        "00:16  T1     landed with train 1, 1111111",
+        "00:17  T2     landed with train 1, 2222222",
+        "00:18  train  1 landed 2 tasks",
+        "00:19  T3     started",
+        "00:20  T3     failed: no change was made (attempt 2 of 2)",
+        "",
+        "ended: 2 of 3 landed, 1 failed, in 01:12",
+        "  git      1 push in 1 train for 2 tasks, 1 saved",
+        "  models   2 calls, 0 answers from the cache",
+        "  tokens   input 2.4k, cache read 62.0k, output 680",
+        "  cost     $1.00, $0.50 saved by caches and batches",
+        "  failed   T3  no change was made (attempt 2 of 2)",
+    ]
+
+
+def test_a_resumed_run_goes_on_from_what_is_known() -> None:
+    *known, finished = sample_events()
+    lines = ProgressLines(RunState().apply_all(known).snapshot())
+    resumed = ev.RunResumed(at=START + 60, host="here", pid=77)
+    assert list(lines.of(resumed)) == ["01:00  run    taken up again by process 77"]
+    assert "  failed   T3  no change was made (attempt 2 of 2)" in list(lines.of(finished))
+
+
+def test_a_cycle_that_opens_with_the_compact_state_is_enough() -> None:
+    *known, finished = sample_events()
+    state = msgspec.Raw(msgspec.json.encode(RunState().apply_all(known).snapshot()))
+    lines = told([ev.CycleStarted(at=START + 50, cycle=2, state=state), finished])
+    assert "  git      1 push in 1 train for 2 tasks, 1 saved" in lines
+
+
+def test_a_reader_that_goes_away_is_told_once_and_the_run_is_not_disturbed() -> None:
+    reading, writing = os.pipe()
+    closed = threading.Event()
+    calls: list[None] = []
+
+    def on_closed() -> None:
+        calls.append(None)
+        closed.set()
+
+    with _stream(writing) as stream:
+        printer = EventPrinter(stream, None, on_closed=on_closed)
+        os.close(reading)
+        for event in sample_events():
+            printer.print(event)
+        assert closed.wait(10)
+        assert printer.close(10)
+        assert printer.closed
+        assert len(calls) == 1
+
+
+def test_a_reader_that_stops_reading_does_not_keep_the_printer_from_closing() -> None:
+    reading, writing = os.pipe()
+    with _stream(writing) as stream:
+        printer = EventPrinter(stream, None)
+        for number in range(100):
+            printer.print(ev.Noticed(at=float(number), level="info", text="x" * 4096))
+        assert not printer.close(0.05)
+        os.close(reading)
+        assert printer.close(10)
+
+
+@contextlib.contextmanager
+def _stream(descriptor: int) -> Iterator[TextIO]:
+    stream = os.fdopen(descriptor, "w")
+    yield stream
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()
+
+
+def test_json_lines_are_the_events() -> None:
+    stream = io.StringIO()
+    printer = EventPrinter(stream, None)
+    for event in sample_events():
+        printer.print(event)
+    assert printer.close(10)
+    assert [ev.decode(line.encode()) for line in stream.getvalue().splitlines()] == sample_events()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("[red]x[/]", "[red]x[/]"),
+        ("a\x1b[2Jb\rc\x07", "a [2Jb c"),
+        ("one\ntwo\u2028three\ttab", "one two three tab"),
+        ("漢字 👩\u200d💻 é", "漢字 👩\u200d💻 é"),
+        ("a\u202eb", "a\ufffdb"),
+        ("\udc80", "\ufffd"),
+    ],
+)
+def test_text_from_elsewhere_cannot_move_the_cursor(text: str, shown: str) -> None:
+    assert one_line(text) == shown
+
+
+def test_long_text_is_cut() -> None:
+    assert one_line("x" * 500, 10) == "xxxxxxxxx…"
+    assert len(one_line("\x00y" * 100_000)) <= 400
+
+
+def test_figures_have_their_units() -> None:
+    assert [count(1, "push", "pushes"), count(1200, "task")] == ["1 push", "1,200 tasks"]
+    assert [money(0), money(0.0042), money(1234.5)] == ["$0.00", "$0.0042", "$1,234.50"]
+    assert [duration(-1), duration(252.9), duration(3852)] == ["00:00", "04:12", "1:04:12"]
+    assert [size(812), size(4100), size(41_000_000), size(999_600)] == ["812 B", "4.1 kB", "41 MB", "1.0 MB"]
+    assert [thousands(812), thousands(4100), thousands(999_600), thousands(151_000)] == [
+        "812",
+        "4.1k",
+        "1.0M",
+        "151k",
+    ]
+    assert [ago(0.5), ago(59), ago(720), ago(11_000), ago(800_000)] == ["0 s", "59 s", "12 min", "3 h", "9 d"]
+
+
+def test_columns_line_up_by_cells_not_by_characters() -> None:
+    assert table(("ID", "N", "Last"), [("漢字", "9", "x"), ("T1", "12", "")], right=frozenset({1})) == [
+        "ID     N  Last",
+        "漢字   9  x",
+        "T1    12",
+    ]

@@ -1,0 +1,150 @@
+"""`status`, `watch` and `replay` over a real journal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.events import RunFinished, decode, encode
+from engine.state import RunState, Snapshot
+from engine.store.journal import Journal
+from engine.store.owner import Owner
+from engine.store.state_db import open_state
+from tests.cli.taskyard import PROGRAM, record, sample_events, taskyard
+from tests.sample_repository import SampleRepository
+
+Repo = Callable[..., SampleRepository]
+
+
+def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
+    root = repo().path
+    record(root, sample_events())
+    said = taskyard("status", at=root)
+    assert said.status == 0
+    assert said.out.splitlines() == [
+        "run r1 of tasks/board.md, 01:12: failed",
+        "3 tasks: 2 landed, 1 failed",
+        "$1.00 of $10.00 spent, $0.50 saved; 2 calls, 0 batch calls, 0 from the cache; 1 push",
+        "",
+        "ID  State   Try  Elapsed   Cost  Last",
+        "T1  landed    1    00:14  $0.50  train 1, 1111111",
+        "T2  landed    2    00:11  $0.50  train 1, 2222222",
+        "T3  failed    1    00:01  $0.00  no change was made (attempt 2 of 2)",
+    ]
+
+
+def test_status_as_json_is_the_snapshot(repo: Repo) -> None:
+    root = repo().path
+    record(root, sample_events())
+    said = taskyard("status", "--json", at=root)
+    report = json.loads(said.out)
+    assert report.pop("schema") == 1
+    assert report.pop("alive") is False
+    expected = RunState().apply_all(sample_events()).snapshot()
+    shown = msgspec.convert(report, Snapshot, str_keys=True)
+    assert msgspec.json.encode(shown) == msgspec.json.encode(expected)
+
+
+def test_status_from_below_the_top_and_by_the_beginning_of_an_id(repo: Repo) -> None:
+    root = repo({"src/a.py": ""}).path
+    record(root, sample_events())
+    assert taskyard("status", "r", at=root / "src").out.startswith("run r1 ")
+
+
+def test_status_says_that_a_run_died(repo: Repo) -> None:
+    root = repo().path
+    gone = Owner.of_this_process()
+    gone = Owner(gone.host, 2**22 - 1)
+    record(root, sample_events()[:-1], owner=gone)
+    said = taskyard("status", at=root)
+    assert "died: process 1 on elsewhere is gone; take it up with: taskyard run" in said.out
+    assert json.loads(taskyard("status", "--json", at=root).out)["alive"] is False
+
+
+@pytest.mark.parametrize("command", ["status", "watch", "replay"])
+def test_a_run_nobody_knows(repo: Repo, command: str) -> None:
+    root = repo().path
+    said = taskyard(command, at=root)
+    assert (said.status, said.err) == (
+        2,
+        f"taskyard: nothing was run in {root} yet: start with: taskyard run\n",
+    )
+    assert not (root / ".git" / "taskyard").exists()
+    record(root, sample_events())
+    said = taskyard(command, "nope", at=root)
+    assert (said.status, said.err) == (2, "taskyard: there is no run nope: the newest are r1\n")
+
+
+def test_replay_prints_the_run_and_a_file_of_events_is_a_run_too(repo: Repo, tmp_path: Path) -> None:
+    root = repo().path
+    record(root, sample_events())
+    lines = taskyard("replay", "--json", at=root).out
+    assert [decode(line.encode()) for line in lines.splitlines()] == sample_events()
+    file = tmp_path / "run.jsonl"
+    file.write_text(lines)
+    again = taskyard("replay", str(file), at=tmp_path)
+    assert again.out == taskyard("replay", "r1", "--headless", at=root).out
+    assert "00:16  T1     landed with train 1, 1111111\n" in again.out
+
+
+def test_a_file_that_holds_no_events(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    file.write_bytes(encode(sample_events()[0]) + b"\n{}\n")
+    said = taskyard("replay", str(file), at=tmp_path)
+    assert said.status == 2
+    assert said.err.startswith(f"taskyard: line 2 of {file} is no event (")
+    assert said.err.endswith("): name a run, or a file from: taskyard run --json\n")
+
+
+def test_watch_prints_what_another_process_writes_until_the_run_ends(repo: Repo) -> None:
+    root = repo().path
+    *first, finished = sample_events()
+    paths = record(root, first, owner=Owner.of_this_process())
+    watching = subprocess.Popen(
+        [*PROGRAM, "watch", "--json"], cwd=root, stdout=subprocess.PIPE, env=_environment(), text=True
+    )
+    assert watching.stdout is not None
+    seen = [decode(watching.stdout.readline().encode()) for _ in first]
+    assert seen == first
+    database = open_state(paths.state_db)
+    Journal(database, paths.archive).append("r1", [finished], durable=True).result()
+    assert isinstance(decode(watching.stdout.readline().encode()), RunFinished)
+    assert watching.wait(10) == 1
+    watching.stdout.close()
+    database.close()
+
+
+def test_watch_says_so_when_the_run_dies(repo: Repo) -> None:
+    root = repo().path
+    worker = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    record(root, sample_events()[:-1], owner=Owner(Owner.of_this_process().host, worker.pid))
+    watching = subprocess.Popen(
+        [*PROGRAM, "watch"],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_environment(),
+        text=True,
+    )
+    assert watching.stdout is not None
+    assert "3 tasks of tasks/board.md" in watching.stdout.readline()
+    assert watching.poll() is None
+    worker.kill()
+    worker.wait()
+    assert worker.stdin is not None
+    worker.stdin.close()
+    _, err = watching.communicate(timeout=10)
+    assert watching.returncode == 1
+    assert f"the run has died: its process {worker.pid} is gone; take it up with: taskyard run" in err
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

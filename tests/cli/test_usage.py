@@ -1,0 +1,113 @@
+"""The command line itself: help, versions, mistakes, and what it imports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.taskyard import PROGRAM, record, sample_events, taskyard
+from tests.sample_repository import SampleRepository
+from tui.cli import main
+
+Repo = Callable[..., SampleRepository]
+ROOT = Path(__file__).parents[2]
+COMMANDS = (
+    *("run", "demo", "init", "watch", "replay", "status", "doctor", "simulate"),
+    *("cache", "history"),
+)
+
+
+def test_help_names_every_command_and_is_quick(tmp_path: Path) -> None:
+    took = []
+    for _ in range(5):
+        start = time.perf_counter()
+        said = taskyard("--help", at=tmp_path)
+        took.append(time.perf_counter() - start)
+    assert said.status == 0
+    assert all(f"\n  {command} " in said.out for command in COMMANDS)
+    assert min(took) <= 0.3
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: taskyard {command} ")
+
+
+def test_the_command_line_loads_nothing_heavy() -> None:
+    heavy = {"textual", "rich", "anthropic", "git", "jinja2", "msgspec", "asyncio", "apsw"}
+    check = f"import sys, tui.cli; print(*{heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "taskyard 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (["statsu"], "No such command 'statsu'. Did you mean 'status'?: see taskyard --help"),
+        (["run", "--bord"], "No such option: --bord: see taskyard run --help"),
+        (
+            ["run", "-j", "0"],
+            "Invalid value for '--max-concurrency' / '-j': Input should be greater than or equal to 1",
+        ),
+        (["cache"], "Missing command: see taskyard cache --help"),
+        (["cache", "invalidate"], "nothing to forget was named: give one of KEY, --task ID"),
+        (
+            ["cache", "invalidate", "--task", "T1", "--activity", "judge"],
+            "--task and --activity together: give one",
+        ),
+        (["--bord"], "No such option: --bord: see taskyard run --help"),
+        (["history", "list", "--since", "soon"], "'soon' is no age: write it as"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_status_2(
+    args: list[str],
+    problem: str,
+    repo: Repo,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(repo().path)
+    assert main(args) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"taskyard: {problem}")
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(repo: Repo) -> None:
+    root = repo().path
+    record(root, sample_events() * 300)
+    replaying = subprocess.Popen(
+        [*PROGRAM, "replay", "--json"],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert replaying.stdout is not None
+    replaying.stdout.readline()
+    replaying.stdout.close()
+    assert replaying.stderr is not None
+    assert replaying.stderr.read() == b""
+    replaying.stderr.close()
+    assert replaying.wait(10) == 141
+
+
+def test_an_output_that_knows_no_unicode_gets_substitutes(repo: Repo) -> None:
+    root = repo().path
+    record(root, sample_events())
+    said = taskyard("replay", "--headless", at=root, environ={"PYTHONIOENCODING": "latin-1"})
+    assert (said.status, said.err) == (0, "")
+    assert "changed 2 files, +41 ?7" in said.out

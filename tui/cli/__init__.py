@@ -1,0 +1,102 @@
+"""The command `taskyard`: one module for each family of commands, and `main`, which every error passes through.
+
+Nothing heavy is imported here or in the modules of the commands before a command runs: `taskyard --help` must be quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from engine.errors import TaskyardError
+from tui.cli import cache, demo, doctor, history, init, look, run, simulate
+from tui.cli.console import BROKEN_PIPE, complain, flush, give_up_stdout, tolerate_any_text
+
+app = typer.Typer(
+    help="A control room for AI coding work: reads a task board, runs its tasks side by side, checks and lands them.",
+    epilog="`taskyard` alone is `taskyard run`. Try `taskyard demo`: it needs no key and no project.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.command("run")(run.run)
+app.command("demo")(demo.demo)
+app.command("init")(init.init)
+app.command("watch")(look.watch)
+app.command("replay")(look.replay)
+app.command("status")(look.status)
+app.command("doctor")(doctor.doctor)
+app.add_typer(cache.app, name="cache")
+app.add_typer(history.app, name="history")
+app.command("simulate")(simulate.simulate)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"taskyard {version('taskyard')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None: ...
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line (`args` without the program's name) and give the exit status."""
+    tolerate_any_text()
+    try:
+        status = _run(list(sys.argv[1:] if args is None else args))
+        flush()
+    except BrokenPipeError:
+        give_up_stdout()
+        return BROKEN_PIPE
+    return status
+
+
+def _run(args: list[str]) -> int:
+    try:
+        status = app(_with_command(args), prog_name="taskyard", standalone_mode=False)
+    except typer.TyperException as error:
+        complain(_usage(error))
+        return 2
+    except TaskyardError as error:
+        complain(str(error))
+        return error.exit_status
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except SystemExit:  # Nothing of ours exits so; typer does, with 1, when a write met a broken pipe.
+        raise BrokenPipeError from None
+    return status if isinstance(status, int) else 0
+
+
+_OWN_OPTIONS = frozenset({"--help", "-h", "--version", "--install-completion", "--show-completion"})
+
+
+def _with_command(args: list[str]) -> list[str]:
+    """Put `run` first where no command is named: `taskyard`, `taskyard --headless`, `taskyard tasks/board.md`."""
+    if "_TASKYARD_COMPLETE" in os.environ:
+        return args
+    first = args[0] if args else ""
+    is_option = first.startswith("-") and first not in _OWN_OPTIONS
+    if not first or is_option or first.endswith(".md"):
+        return ["run", *args]
+    return args
+
+
+def _usage(error: typer.TyperException) -> str:
+    """What is wrong with the command line, and where to read how it goes."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "taskyard"
+    return f"{message.rstrip('.')}: see {path} --help"

@@ -1,0 +1,66 @@
+"""Words on standard output and standard error: lines, tables, JSON, complaints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+
+import typer
+
+BROKEN_PIPE = 141
+"""The exit status after the reader of our output has gone: what a shell shows for a death by SIGPIPE."""
+
+
+def say(text: str = "") -> None:
+    """Print a line on standard output."""
+    typer.echo(text)
+
+
+def say_all(lines: Iterable[str]) -> None:
+    """Print lines on standard output."""
+    for line in lines:
+        typer.echo(line)
+
+
+def say_json(value: object) -> None:
+    """Print a struct, or a list or mapping of such, as JSON: indented for a person, on one line for a program."""
+    import msgspec
+
+    data = msgspec.json.encode(value, enc_hook=_plain_value)
+    typer.echo((msgspec.json.format(data, indent=2) if sys.stdout.isatty() else data).decode())
+
+
+def complain(text: str) -> None:
+    """Print one line on standard error, with the program's name before it."""
+    typer.echo(f"taskyard: {' '.join(text.split())}", err=True)
+
+
+def on_terminal() -> bool:
+    """Whether a dashboard can be shown: input and output are terminals that can do more than print."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def tolerate_any_text() -> None:
+    """Print a substitute for what the encoding of the output cannot show, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def flush() -> None:
+    """Write out what is buffered. Raises BrokenPipeError when nobody reads it."""
+    sys.stdout.flush()
+
+
+def give_up_stdout() -> None:
+    """Send what is still buffered nowhere, so that the interpreter's own last flush stays quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _plain_value(value: object) -> object:
+    from pathlib import Path
+
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,99 @@
+"""`taskyard demo`: a sample project and a simulated model service, and then exactly what `run` does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.errors import UsageError
+from tui.cli.console import say
+from tui.cli.options import CacheDir, Concurrency, EventsAsJson, Headless
+from tui.cli.place import Place, find_place
+from tui.cli.run import run_place
+
+FAST_PACE = 0.1
+
+
+def demo(
+    headless: Headless = False,
+    as_json: EventsAsJson = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Let the simulated model answer ten times as fast.")
+    ] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Make the project there and keep it, to look around."),
+    ] = None,
+    tasks: Annotated[int, typer.Option("--tasks", min=1, metavar="N", help="Put N tasks on the board.")] = 14,
+    max_concurrency: Concurrency = None,
+    cache_dir: CacheDir = None,
+) -> int:
+    """Watch a run on a sample project.
+
+    The model is simulated: it needs no key and costs nothing, and nothing of yours is touched.
+    """
+    from engine.demo import make_demo, open_demo
+
+    from engine.llm.simulator import Simulator, load_scenario
+
+    with _folder(keep) as folder:
+        project = open_demo(folder) if _is_demo(folder) else make_demo(folder, tasks=tasks)
+        environ = _environment(folder)
+        with Simulator(load_scenario(project.scenario_path), pace=FAST_PACE if fast else 1.0) as simulator:
+            overrides = {
+                "llm.base_url": simulator.url,
+                "run.max_concurrency": max_concurrency,
+                "run.cache_dir": None if cache_dir is None else str(cache_dir.absolute()),
+            }
+            place = find_place(overrides, start=project.root, environ=environ)
+            status = run_place(place, headless=headless, as_json=as_json, environ=environ)
+        if keep is not None and not as_json:
+            _tell_what_is_left(place, project.remote, folder)
+    return status
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """The environment of a run that must reach nothing of the user's: no key, no settings, worktrees in the folder."""
+    environ: Mapping[str, str] = os.environ
+    foreign = ("ANTHROPIC_", "TASKYARD_", "GIT_")
+    kept = ("GIT_CONFIG_", "GIT_EXEC_PATH")
+    clean = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(foreign) or name.startswith(kept)
+    }
+    return clean | {"ANTHROPIC_API_KEY": "demo", "XDG_STATE_HOME": str(folder / "state")}
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """The folder for the demo: `keep`, or a temporary one that goes at the end."""
+    if keep is None:
+        folder = Path(tempfile.mkdtemp(prefix="taskyard-demo-"))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
+    if keep.exists() and not _is_demo(keep) and (not keep.is_dir() or any(keep.iterdir())):
+        raise UsageError(f"{keep} is not empty", "name a new folder, or one that an earlier demo was kept in")
+    yield keep.absolute()
+
+
+def _is_demo(folder: Path) -> bool:
+    return (folder / "scenario.toml").is_file()
+
+
+def _tell_what_is_left(place: Place, remote: Path, folder: Path) -> None:
+    say()
+    say(f"kept in {folder}")
+    say(f"  project  {place.root}")
+    say(f"  landed   git -C {remote} log --oneline {place.settings.git.target}")
+    say(f"  again    taskyard demo --keep {folder}, or look around with `taskyard status` in the project")

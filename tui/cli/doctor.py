@@ -1,0 +1,249 @@
+"""`taskyard doctor`: look at everything a run needs, and say of each thing whether it is well and what to do if not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from engine.errors import TaskyardError, UsageError
+from tui.cli.console import say, say_json
+from tui.cli.options import AsJson
+from tui.cli.place import Place, find_place, require_writable
+
+if TYPE_CHECKING:
+    from engine.llm.client import ModelClient
+    from engine.settings import RoleSettings, Settings
+
+Level = Literal["ok", "warning", "error"]
+
+MARKS: dict[Level, str] = {"ok": "✓", "warning": "!", "error": "✗"}
+OLDEST_GIT = (2, 38)
+LEAST_FREE = 10**9
+SMALLEST_TERMINAL = (40, 12)
+
+
+class Finding:
+    """One thing that was looked at. `hint` says what to do when it is not well."""
+
+    __slots__ = ("about", "hint", "level", "text")
+
+    def __init__(self, level: Level, about: str, text: str, hint: str = "") -> None:
+        self.level = level
+        self.about = about
+        self.text = text
+        self.hint = hint
+
+    def __str__(self) -> str:
+        line = f"{MARKS[self.level]} {self.about:<11} {self.text}"
+        return f"{line}: {self.hint}" if self.hint else line
+
+    def report(self) -> dict[str, str]:
+        """The finding for JSON."""
+        return {"level": self.level, "about": self.about, "text": self.text, "hint": self.hint}
+
+
+def doctor(as_json: AsJson = False) -> int:
+    """Check that a run could start, and say what to mend.
+
+    Writes nothing and asks no model. Exit status: 0 when nothing is in the way of a run, else 1.
+    """
+    import asyncio
+
+    findings: list[Finding] = []
+
+    async def look() -> None:
+        async for finding in examine(os.environ):
+            findings.append(finding)
+            if not as_json:
+                say(str(finding))
+
+    asyncio.run(look())
+    if as_json:
+        say_json([finding.report() for finding in findings])
+    return 1 if any(finding.level == "error" for finding in findings) else 0
+
+
+async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    """All findings, in the order in which they are worth mending."""
+    yield _git()
+    for finding in _terminal(environ):
+        yield finding
+    try:
+        place = find_place(environ=environ)
+    except UsageError as error:
+        yield _of_error("settings" if "git" not in error.message else "repository", error)
+        return
+    file = place.settings.file
+    yield Finding("ok", "settings", str(file) if file else "all as by default: there is no taskyard.toml")
+    async for finding in _repository(place, environ):
+        yield finding
+    for finding in _board(place.settings):
+        yield finding
+    async for finding in _roles(place.settings, environ):
+        yield finding
+    for finding in _folders(place):
+        yield finding
+
+
+def _of_error(about: str, error: TaskyardError) -> Finding:
+    return Finding("error", about, error.message, error.hint)
+
+
+def _git() -> Finding:
+    import re
+    import subprocess
+
+    try:
+        said = subprocess.run(["git", "--version"], capture_output=True, text=True).stdout
+    except FileNotFoundError:
+        return Finding("error", "git", "is not installed", "install git 2.38 or newer")
+    found = re.search(r"(\d+)\.(\d+)[\d.]*", said)
+    if found is None:
+        return Finding("warning", "git", f"tells no version: {said.strip()}", "install git 2.38 or newer")
+    if (int(found[1]), int(found[2])) < OLDEST_GIT:
+        return Finding(
+            "warning", "git", f"{found[0]} lands slowly, through a worktree", "install git 2.38 or newer"
+        )
+    return Finding("ok", "git", found[0])
+
+
+def _terminal(environ: Mapping[str, str]) -> Iterator[Finding]:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        yield Finding("warning", "terminal", "none here", "run prints plain lines then, as with --headless")
+        return
+    columns, lines = shutil.get_terminal_size()
+    size = f"{columns}×{lines}, {environ.get('TERM') or 'TERM is not set'}"
+    if environ.get("TERM", "") in ("", "dumb"):
+        yield Finding("warning", "terminal", size, "set TERM, such as xterm-256color, for the dashboard")
+    elif columns < SMALLEST_TERMINAL[0] or lines < SMALLEST_TERMINAL[1]:
+        yield Finding("warning", "terminal", size, "the dashboard needs at least 40×12")
+    else:
+        yield Finding("ok", "terminal", size)
+    if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
+        yield Finding(
+            "warning", "encoding", f"{sys.stdout.encoding}", "set LANG to a UTF-8 locale, such as C.UTF-8"
+        )
+
+
+async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    from engine.git.preflight import preflight
+    from engine.git.repository import Repository
+
+    try:
+        repository = await Repository.open(place.root, environ=environ)
+        found = await preflight(repository, place.settings.git)
+    except TaskyardError as error:
+        yield _of_error("repository", error)
+        return
+    target = place.settings.git.target
+    where = f"pushed to {found.remote}" if found.remote else "kept local, for there is no remote"
+    yield Finding("ok", "repository", f"{place.root}: work lands on {target}, {where}")
+    for notice in found.notices:
+        yield Finding("warning", "repository", notice)
+
+
+def _board(settings: Settings) -> Iterator[Finding]:
+    from engine.board import read_board
+    from tui.plain import count
+
+    try:
+        board = read_board(settings.run.board)
+    except UsageError as error:
+        yield _of_error("board", error)
+        return
+    name = board.path.relative_to(settings.root) if board.path.is_relative_to(settings.root) else board.path
+    unchecked = [task for task in board.runnable if task.command is None and not settings.verify.command]
+    runnable = len(board.runnable) - len(unchecked)
+    level: Level = "ok" if runnable or not board.diagnostics else "error"
+    yield Finding(level, "board", f"{name}: {count(len(board.tasks), 'task')}, {runnable} can run")
+    for diagnostic in board.diagnostics:
+        yield Finding("warning", "board", f"{name}, {diagnostic}")
+    for task in unchecked:
+        yield Finding(
+            "warning",
+            "board",
+            f"{name}, line {task.line}: {task.id} has no command to verify it",
+            "put one in backticks into its Verification cell, or set [verify] command",
+        )
+
+
+async def _roles(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    roles: dict[str, RoleSettings] = {
+        name: getattr(settings.roles, name) for name in ("planner", "implementer", "judge")
+    }
+    for name, role in roles.items():
+        if role.kind == "command":
+            yield _agent(name, role.command[0], settings.root, environ)
+        elif role.kind == "none":
+            yield Finding("warning", name, "nobody plays it", f"set [roles.{name}] kind if somebody should")
+    models = {name: role.model for name, role in roles.items() if role.kind == "anthropic"}
+    if models:
+        async for finding in _service(settings, environ, models):
+            yield finding
+
+
+def _agent(role: str, program: str, root: Path, environ: Mapping[str, str]) -> Finding:
+    path = shutil.which(str(root / program) if os.sep in program else program, path=environ.get("PATH"))
+    if path is None:
+        hint = f"install it, or set [roles.{role}] command to its whole path"
+        return Finding("error", role, f"the agent command {program} is not on PATH", hint)
+    return Finding("ok", role, path)
+
+
+async def _service(
+    settings: Settings, environ: Mapping[str, str], models: Mapping[str, str]
+) -> AsyncIterator[Finding]:
+    from engine.llm.client import Deadlines, ModelClient
+    from engine.llm.prices import load_prices
+    from engine.model import Usage
+
+    quick = Deadlines(connect=5.0, quick=15.0)
+    client: ModelClient = ModelClient(
+        settings.llm.base_url, environ.get("ANTHROPIC_API_KEY"), deadlines=quick, environ=environ
+    )
+    try:
+        known = await client.check()
+    except TaskyardError as error:
+        yield _of_error("models", error)
+        return
+    finally:
+        await client.close()
+    yield Finding("ok", "models", f"{client.endpoint} answers and takes the key")
+    prices = load_prices(settings.llm.prices)
+    for role, model in models.items():
+        if known and model not in known:
+            yield Finding(
+                "warning", role, f"{client.endpoint} does not list {model}", f"set [roles.{role}] model"
+            )
+        elif prices.price(model, Usage()) is None:
+            yield Finding(
+                "warning", role, f"the price of {model} is not known", "add it to a table: [llm] prices"
+            )
+        else:
+            yield Finding("ok", role, model)
+
+
+def _folders(place: Place) -> Iterator[Finding]:
+    from tui.plain import size
+
+    try:
+        require_writable(place)
+    except UsageError as error:
+        yield _of_error("state", error)
+    else:
+        yield Finding("ok", "state", str(place.paths.state))
+    for about, folder in (("state", place.paths.state), ("worktrees", place.paths.worktrees)):
+        existing = folder
+        while not existing.exists():
+            existing = existing.parent
+        if about == "worktrees":
+            writable = os.access(existing, os.W_OK | os.X_OK)
+            hint = "" if writable else "mend its permissions, or set [run] worktree_dir"
+            yield Finding("ok" if writable else "error", about, str(folder), hint)
+        free = shutil.disk_usage(existing).free
+        if free < LEAST_FREE:
+            yield Finding("warning", "disk", f"only {size(free)} free at {existing}", "free some space")

@@ -1,0 +1,91 @@
+"""The engine in this thread, its events on standard output: what `run --headless` and `run --json` do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Self
+
+from engine.bus import Bus
+from engine.orchestrator import Orchestrator
+from engine.settings import Settings
+from tui.headless import EventPrinter, ProgressLines
+
+PATIENCE = 2.0
+"""Seconds for a reader that has stopped reading, once the run is to end."""
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def run_and_print(settings: Settings, *, as_json: bool, environ: Mapping[str, str]) -> int:
+    """Run the board, print its events on standard output, and give the exit status.
+
+    The first SIGINT, SIGTERM or SIGHUP stops the run cleanly, the second at once; so does a reader that goes away.
+    Raises UsageError before anything is written.
+    """
+    bus = Bus()
+    with _Interruption() as interruption:
+        try:
+            orchestrator = await Orchestrator.open(settings, bus=bus, environ=environ)
+            interruption.stop_with(orchestrator.stop)
+            lines = None if as_json else ProgressLines(bus.state.snapshot())
+            printer = EventPrinter(sys.stdout, lines, on_closed=interruption.stop_from_thread)
+            bus.subscribe(printer.print)
+            try:
+                finished = await orchestrator.run()
+            finally:
+                if not printer.close(PATIENCE if interruption.signal else None):
+                    # The thread hangs in a write that nobody reads, and would hold the interpreter's end up too.
+                    os._exit(interruption.exit_status)
+        except asyncio.CancelledError:
+            if not interruption.signal:
+                raise
+            return interruption.exit_status
+    if printer.closed:
+        raise BrokenPipeError
+    return interruption.exit_status if finished.status == "interrupted" else finished.exit_status
+
+
+class _Interruption:
+    """Turns signals into a request to stop. What was ignored when we started (nohup, a background job) stays so."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._end: Callable[[], object] = task.cancel
+        self._stop: Callable[[], object] = task.cancel
+        self._caught = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+
+    @property
+    def exit_status(self) -> int:
+        """What a shell expects of a process that such a signal ended."""
+        return 128 + (self.signal or signal.SIGINT)
+
+    def stop_with(self, stop: Callable[[], object]) -> None:
+        """Call this at the first signal, from now on."""
+        self._stop = stop
+
+    def stop_from_thread(self) -> None:
+        """Stop the run, from another thread."""
+        self._loop.call_soon_threadsafe(self._stop)
+
+    def _received(self, number: int) -> None:
+        if self.signal:
+            self._end()
+        else:
+            self.signal = number
+            self._stop()
+
+    def __enter__(self) -> Self:
+        for number in self._caught:
+            self._loop.add_signal_handler(number, self._received, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in self._caught:
+            self._loop.remove_signal_handler(number)

@@ -1,0 +1,201 @@
+"""`taskyard history`: the executions of tasks, the newest live and the older ones in the archive."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from engine.errors import UsageError
+from tui.cli.console import say, say_all, say_json
+from tui.cli.options import AsJson, Limit
+from tui.cli.place import find_place
+
+if TYPE_CHECKING:
+    from engine.store.history import HistoryPruner, TaskHistory
+    from engine.store.history_archive import HistoryArchive
+
+app = typer.Typer(help="Past executions of tasks, live and archived.")
+archive_app = typer.Typer(help="Compressed segments of older executions.")
+app.add_typer(archive_app, name="archive")
+
+Status = Annotated[
+    Literal["running", "to_land", "landed", "failed", "cancelled"] | None,
+    typer.Option("--status", help="Only executions that stand so."),
+]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="AGE", help='Only those begun since, such as "24h".')
+]
+
+
+@app.command("list")
+def list_(
+    status: Status = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="Only executions of this run.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="Only executions of this task.")
+    ] = None,
+    since: Since = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> int:
+    """List live executions, started last first."""
+    from engine.model import TaskState
+
+    state = None if status is None else TaskState(status)
+    with _opened() as history:
+        start = None if since is None else time.time() - _seconds(since)
+        found = history.find(status=state, run=run, task=task, since=start, limit=limit) if history else ()
+    return _show(found, as_json)
+
+
+@app.command()
+def stats(as_json: AsJson = False) -> int:
+    """Print how full the live store is, what was pruned, and what it takes."""
+    from engine.store.history import HistoryStats
+    from tui.plain import ago, size
+
+    with _opened() as history:
+        found = history.stats() if history is not None else HistoryStats()
+    if as_json:
+        say_json(found)
+        return 0
+    say(f"entries   {found.entries:,} of {found.max_entries:,}")
+    say(f"bytes     {size(found.bytes)} of {size(found.max_bytes)}")
+    if found.oldest_at is not None:
+        say(f"oldest    {ago(time.time() - found.oldest_at)} of {ago(found.max_age)}")
+    say(f"archived  {found.archived:,} in {found.segments:,} segments, {size(found.archived_bytes)}")
+    say(f"journal   {size(found.journal_bytes)}")
+    if found.by_status:
+        say(
+            "status    " + ", ".join(f"{number:,} {state.value}" for state, number in found.by_status.items())
+        )
+    if found.problem:
+        say(f"problem   {found.problem}")
+    return 0
+
+
+@archive_app.command("list")
+def archive_list(as_json: AsJson = False) -> int:
+    """List the archive's segments, oldest first."""
+    from tui.plain import size, table
+
+    found = _archive().segments()
+    if as_json:
+        say_json(found)
+        return 0
+    if not found:
+        say("nothing is archived yet")
+        return 0
+    rows = [
+        (
+            str(each.number),
+            f"{each.entries:,}",
+            _when(each.first),
+            _when(each.last),
+            size(each.bytes),
+            each.path,
+        )
+        for each in found
+    ]
+    header = ("Segment", "Entries", "From", "To", "Size", "File")
+    say_all(table(header, rows, right=frozenset({0, 1, 4})))
+    return 0
+
+
+@archive_app.command("read")
+def archive_read(
+    segment: Annotated[
+        int | None, typer.Argument(metavar="[SEGMENT]", help="One segment; all if left out.")
+    ] = None,
+    limit: Limit = 1000,
+    as_json: AsJson = False,
+) -> int:
+    """Print archived executions, oldest first."""
+    from itertools import islice
+
+    archive = _archive()
+    if segment is not None and segment not in archive.numbers():
+        raise UsageError(f"there is no segment {segment}", "see them with: taskyard history archive list")
+    return _show(tuple(islice(archive.entries(segment), limit)), as_json)
+
+
+@archive_app.command("search")
+def archive_search(
+    text: Annotated[str, typer.Argument(help="What to look for in any field, upper and lower case alike.")],
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> int:
+    """Find archived executions that mention a text, the newest first."""
+    return _show(_archive().search(text, limit=limit), as_json)
+
+
+@contextmanager
+def _opened() -> Iterator[HistoryPruner | None]:
+    """The history of this place, or None where nothing was run yet: looking must not make one."""
+    from engine.store.history import HistoryPruner, PrunePolicy
+    from engine.store.state_db import open_state
+
+    place = find_place()
+    if not place.paths.state_db.exists():
+        yield None
+        return
+    limits = place.settings.history
+    policy = PrunePolicy(place.paths.archive, limits.max_bytes, limits.max_age, limits.max_entries)
+    database = open_state(place.paths.state_db)
+    try:
+        yield HistoryPruner(database, policy)
+    finally:
+        database.close()
+
+
+def _archive() -> HistoryArchive:
+    from engine.store.history_archive import HistoryArchive
+
+    return HistoryArchive(find_place().paths.archive)
+
+
+def _show(found: Sequence[TaskHistory], as_json: bool) -> int:
+    from tui.plain import duration, money, table
+
+    if as_json:
+        say_json(found)
+        return 0
+    if not found:
+        say("no execution matches")
+        return 0
+    rows = [
+        (
+            entry.task,
+            entry.status.value,
+            str(entry.attempts),
+            _when(entry.started),
+            duration(entry.duration) if entry.duration is not None else "",
+            money(entry.usd),
+            entry.run,
+            entry.reason or entry.commit[:7],
+        )
+        for entry in found
+    ]
+    header = ("Task", "Status", "Tries", "Started", "Took", "Cost", "Run", "How it ended")
+    say_all(table(header, rows, right=frozenset({2, 4, 5})))
+    return 0
+
+
+def _seconds(age: str) -> float:
+    from engine.settings import parse_duration
+
+    try:
+        return parse_duration(age)
+    except ValueError:
+        raise UsageError(f"{age!r} is no age", 'write it as "90s", "30m", "24h" or "7d"') from None
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

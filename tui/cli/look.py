@@ -1,0 +1,242 @@
+"""`taskyard watch`, `replay` and `status`: look at a run from outside, through its journal alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.errors import UsageError
+from tui.cli.console import complain, flush, on_terminal, say, say_all, say_json
+from tui.cli.options import AsJson, EventsAsJson, Headless, RunId
+from tui.cli.place import find_place, open_journal
+
+if TYPE_CHECKING:
+    from engine.events import Event
+    from engine.state import Snapshot, TaskView
+    from engine.store.journal import JournalReader
+    from engine.store.run_log import RunRow
+
+POLL_EVERY = 0.02
+"""Seconds between two looks at the journal; each costs 7 µs."""
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at whether the run's process still lives."""
+
+SCHEMA = 1
+"""The version of what `status --json` prints; a program may rely on its fields."""
+
+
+def watch(run: RunId = None, headless: Headless = False, as_json: EventsAsJson = False) -> int:
+    """Look on while another process runs the board."""
+    place = find_place()
+    reader = open_journal(place)
+    row = choose_run(reader, run)
+    if headless or as_json or not on_terminal():
+        return follow(reader, row, as_json=as_json)
+    reader.close()
+    from tui.cli.dashboard import show_watch
+
+    return show_watch(place, row)
+
+
+def replay(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="A run's id, or a file of `--json` lines; the newest run if left out."
+        ),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option("--speed", min=0.1, metavar="X", help="X times as fast as it was.")
+    ] = 1.0,
+    headless: Headless = False,
+    as_json: EventsAsJson = False,
+) -> int:
+    """Show a past run again.
+
+    In the dashboard it goes as it went then; plain lines and JSON are printed at once.
+    """
+    if run is not None and Path(run).is_file():
+        events = list(recorded(Path(run)))
+    else:
+        reader = open_journal(find_place())
+        events = [event for _, event in everything(reader, choose_run(reader, run).run, 0)]
+        reader.close()
+    if headless or as_json or not on_terminal():
+        _print(events, as_json=as_json)
+        return 0
+    from tui.cli.dashboard import show_replay
+
+    return show_replay(events, speed)
+
+
+def status(run: RunId = None, as_json: AsJson = False) -> int:
+    """Print where a run stands.
+
+    Its counts, its costs and every task; with --json the snapshot that the dashboard shows.
+    """
+    from engine.state import RunState
+
+    reader = open_journal(find_place())
+    row = choose_run(reader, run)
+    state = RunState()
+    for _, event in everything(reader, row.run, row.resume_after):
+        state.apply(event)
+    snapshot = state.snapshot()
+    now = time.time()
+    alive = row.is_alive(now)
+    reader.close()
+    if as_json:
+        say_json(status_report(snapshot, alive))
+    else:
+        say_all(_status_lines(snapshot, alive, now))
+    return 0
+
+
+def choose_run(reader: JournalReader, wanted: str | None) -> RunRow:
+    """The run with this id or this only beginning of an id; the newest when none is named. Raises UsageError."""
+    rows = reader.runs()
+    if not rows:
+        raise UsageError("nothing was run here yet", "start with: taskyard run")
+    if wanted is None:
+        return rows[0]
+    found = [row for row in rows if row.run == wanted] or [row for row in rows if row.run.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(row.run for row in (found or rows)[:5])
+    problem = f"there is no run {wanted}" if not found else f"{len(found)} runs begin with {wanted}"
+    raise UsageError(problem, f"the newest are {known}")
+
+
+def everything(reader: JournalReader, run: str, after: int) -> Iterator[tuple[int, Event]]:
+    """All events of a run after one, in order."""
+    while page := reader.poll(run, after):
+        yield from page
+        after = page[-1][0]
+
+
+def follow(reader: JournalReader, row: RunRow, *, as_json: bool) -> int:
+    """Print the events of a run as they come, until it ends; gives its exit status, or 1 when its process died."""
+    from engine.events import RunFinished, RunResumed
+
+    after, ended = row.resume_after, None
+    tell = _teller(as_json)
+    looked = 0.0
+    while True:
+        if reader.changed():
+            for seq, event in everything(reader, row.run, after):
+                after = seq
+                tell(event)
+                if isinstance(event, RunFinished | RunResumed):
+                    ended = event if isinstance(event, RunFinished) else None
+            flush()
+            if ended is not None:
+                return ended.exit_status
+        elif time.monotonic() - looked >= LOOK_EVERY:
+            looked = time.monotonic()
+            now_row = reader.run(row.run)
+            if now_row is not None and not now_row.is_alive(time.time()) and not reader.changed():
+                complain(
+                    f"the run has died: its process {now_row.owner.pid} is gone; take it up with: taskyard run"
+                )
+                return 1
+        time.sleep(POLL_EVERY)
+
+
+def recorded(path: Path) -> Iterator[Event]:
+    """The events of a file of `--json` lines. Raises UsageError naming the line that is none."""
+    import msgspec
+
+    from engine.events import decode
+
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            yield decode(line)
+        except msgspec.DecodeError as error:
+            raise UsageError(
+                f"line {number} of {path} is no event ({error})",
+                "name a run, or a file from: taskyard run --json",
+            ) from None
+
+
+def status_report(snapshot: Snapshot, alive: bool) -> dict[str, Any]:
+    """What `status --json` prints: the snapshot's fields, the version of their form, and whether it is at work."""
+    import msgspec
+
+    return {"schema": SCHEMA, "alive": alive, **msgspec.to_builtins(snapshot, str_keys=True)}
+
+
+def _print(events: list[Event], *, as_json: bool) -> None:
+    tell = _teller(as_json)
+    for event in events:
+        tell(event)
+
+
+def _teller(as_json: bool) -> Any:
+    from engine.events import encode
+    from tui.headless import ProgressLines
+
+    if as_json:
+        return lambda event: say(encode(event).decode())
+    lines = ProgressLines()
+    return lambda event: say_all(lines.of(event))
+
+
+def _status_lines(snapshot: Snapshot, alive: bool, now: float) -> Iterator[str]:
+    from engine.model import TaskState
+    from tui.plain import count, duration, money, table
+
+    run, totals = snapshot.run, snapshot.totals
+    state: str
+    if run.finished is not None:
+        state, until = run.finished.status, run.finished.at
+    elif alive:
+        state, until = f"at work, process {run.pid} on {run.host}", now
+    else:
+        state, until = (
+            f"died: process {run.pid} on {run.host} is gone; take it up with: taskyard run",
+            snapshot.at,
+        )
+    elapsed = duration(until - (run.started or until))
+    yield f"run {run.run} of {run.board}, {elapsed}: {state}"
+    counts = [
+        f"{snapshot.count(each)} {each.value.replace('_', ' ')}" for each in TaskState if snapshot.count(each)
+    ]
+    yield f"{count(len(snapshot.tasks), 'task')}: {', '.join(counts)}"
+    budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None else ""
+    pushes = f"; {count(totals.pushes, 'push', 'pushes')}" if run.remote else ""
+    yield (
+        f"{money(totals.usd)}{budget} spent, {money(totals.usd_saved)} saved; {count(totals.model_calls, 'call')}, "
+        f"{count(totals.batch_calls, 'batch call')}, {totals.cache_hits} from the cache{pushes}"
+    )
+    yield ""
+    rows = [_status_row(view, until) for view in snapshot.tasks]
+    yield from table(("ID", "State", "Try", "Elapsed", "Cost", "Last"), rows, right=frozenset({2, 3, 4}))
+
+
+def _status_row(view: TaskView, now: float) -> tuple[str, ...]:
+    from engine.model import TaskState
+    from tui.plain import duration, money
+
+    if view.state is TaskState.RUNNING and view.stage is not None:
+        state = view.stage.value
+    elif view.sent_back and not view.state.ended:
+        state = "sent back"
+    else:
+        state = view.state.value.replace("_", " ")
+    last = view.problem or view.last
+    if view.state is TaskState.WAITING and view.task.after:
+        last = f"after {', '.join(view.task.after)}"
+    begun = view.started is not None
+    return (
+        view.id,
+        state,
+        str(view.attempt) if view.attempt else "",
+        duration(view.elapsed(now)) if begun else "",
+        money(view.usd) if begun else "",
+        last,
+    )

@@ -1,0 +1,100 @@
+"""Where a command works: the repository around the current directory, its settings, and where its state lies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.errors import PreflightError, UsageError
+
+if TYPE_CHECKING:
+    from engine.paths import StatePaths
+    from engine.settings import Settings
+    from engine.store.journal import JournalReader
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A checkout with its settings. `common_dir` is the git folder that all worktrees of the repository share."""
+
+    root: Path
+    common_dir: Path
+    settings: Settings
+    paths: StatePaths
+
+
+def find_place(
+    overrides: Mapping[str, object] | None = None,
+    *,
+    start: Path | None = None,
+    board: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Place:
+    """Find the checkout around `start` (the current directory) and load its settings.
+
+    `overrides` are settings by dotted name; `board` is a path as typed, relative to the current directory. Raises
+    PreflightError outside a checkout, SettingsError for settings that do not hold.
+    """
+    from engine.paths import StatePaths
+    from engine.settings import load_settings
+
+    root, common_dir = find_checkout(start or Path.cwd(), environ)
+    given = dict(overrides or {})
+    if board is not None:
+        given["run.board"] = str(board.absolute())
+    settings = load_settings(root, overrides=given, environ=environ)
+    paths = StatePaths.of(
+        common_dir,
+        environ,
+        state_dir=settings.run.state_dir,
+        worktree_dir=settings.run.worktree_dir,
+        cache_dir=settings.run.cache_dir,
+    )
+    return Place(root, common_dir, settings, paths)
+
+
+def find_checkout(start: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
+    """Give the top of the checkout around `start`, and the repository's common git folder; both absolute."""
+    import subprocess
+
+    from engine.git.repository import clean_environment
+
+    command = ["git", "-C", str(start), "rev-parse", "--show-toplevel", "--git-common-dir"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(environ))
+    except FileNotFoundError:
+        raise PreflightError("git is not installed", "install git 2.38 or newer") from None
+    if done.returncode == 0:
+        root, common_dir = done.stdout.splitlines()
+        return Path(root), (start / common_dir).resolve()
+    if "dubious ownership" in done.stderr:
+        hint = f"if you trust it: git config --global --add safe.directory {start}"
+        raise PreflightError(f"git does not trust {start}, which belongs to another user", hint)
+    if "work tree" in done.stderr:
+        raise PreflightError(f"{start} is a bare repository or a .git folder", "start in a checkout of it")
+    raise PreflightError(
+        f"{start} is not in a git repository", "change to your project, or make it one with: git init"
+    )
+
+
+def open_journal(place: Place) -> JournalReader:
+    """Open the journal of the place for reading. Raises UsageError when nothing was ever run there."""
+    from engine.store.journal import JournalReader
+
+    if not place.paths.state_db.exists():
+        raise UsageError(f"nothing was run in {place.root} yet", "start with: taskyard run")
+    return JournalReader(place.paths.state_db, place.paths.archive)
+
+
+def require_writable(place: Place) -> None:
+    """Raise PreflightError unless the folder for the state, or the one it will be made in, can be written to."""
+    folder = place.paths.state
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PreflightError(
+            f"{folder} cannot be written to", "mend its permissions, or set [run] state_dir to another folder"
+        )

@@ -1,0 +1,236 @@
+"""A run as plain lines for logs, pipes and people without a dashboard: one line for each fact worth one.
+
+    lines = ProgressLines()
+    for event in events:
+        for line in lines.of(event):
+            print(line)
+
+`EventPrinter` prints from a thread of its own, so that a slow reader never holds the engine up.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+from engine import events as ev
+from engine.model import TaskState
+from engine.state import RunState, Snapshot
+from tui.plain import count, duration, money, one_line, tokens_by_class
+
+_MIN_WIDTH = 5  # the longest of run, board, batch, train and push
+_MAX_WIDTH = 14
+
+
+class ProgressLines:
+    """Turns the events of one run into lines. `start` is what is known of the run already."""
+
+    def __init__(self, start: Snapshot | None = None) -> None:
+        self._state = RunState(start)
+        self._width = _MIN_WIDTH
+        self._widen()
+
+    def of(self, event: ev.Event) -> Iterator[str]:
+        """The lines that tell the event; mostly none or one."""
+        self._state.apply(event)
+        if isinstance(event, ev.RunFinished):
+            yield from self._summary(event)
+            return
+        if isinstance(event, (ev.RunStarted, ev.TasksAdded, ev.CycleStarted)):
+            self._widen()
+        told = self._tell(event)
+        if told is not None:
+            about, text = told
+            yield f"{self._clock(event.at)}  {one_line(about):<{self._width}}  {one_line(text)}".rstrip()
+
+    def _tell(self, event: ev.Event) -> tuple[str, str] | None:
+        """What the line is about (a task, `run`, a train …), and its text; None when the event is not worth a line."""
+        match event:
+            case ev.RunStarted():
+                lands = f"lands on {event.target}"
+                kept = f"pushed to {event.remote}" if event.remote else "kept local: there is no remote"
+                return "run", (
+                    f"{event.run}: {count(len(event.tasks), 'task')} of {event.board}, "
+                    f"{event.max_concurrency} at a time; {lands}, {kept}"
+                )
+            case ev.RunResumed():
+                return "run", f"taken up again by process {event.pid}"
+            case ev.TasksAdded():
+                return "board", f"changed: {', '.join(task.id for task in event.tasks)} taken in"
+            case ev.DispatchChanged():
+                mode = {"running": "goes on", "paused": "is paused", "draining": "drains: no task is begun"}
+                return "run", f"dispatch {mode[event.mode]}, {event.max_concurrency} at a time"
+            case ev.Noticed():
+                mark = "" if event.level == "info" else f"{event.level}: "
+                return event.task or "run", mark + event.text
+            case ev.BudgetReached():
+                return event.task or "run", (
+                    f"budget reached: {money(event.spent_usd)} of {money(event.limit_usd)} spent, "
+                    f"the next call could cost {money(event.next_usd)}"
+                )
+            case ev.AttemptStarted() | ev.ChangeCommitted() | ev.AttemptFailed() | ev.TaskReadyToLand():
+                return self._tell_attempt(event)
+            case ev.TaskReopened():
+                return event.task, "is tried again, as asked"
+            case ev.TaskSentBack():
+                where = f" in {', '.join(event.paths)}" if event.paths else ""
+                other = f" (with {event.other}{where})" if event.other else where
+                return event.task, f"sent back: {event.reason}{other}"
+            case ev.TaskLanded():
+                return event.task, f"landed with train {event.train}, {event.commit[:7]}"
+            case ev.TaskEnded():
+                return event.task, f"{event.state.value}: {event.reason}"
+            case ev.LessonRecorded():
+                again = f" (seen {event.times_seen} times)" if event.times_seen > 1 else ""
+                return event.task, f"lesson: {event.text}{again}"
+            case ev.LessonResolved():
+                return event.task, f"lesson {event.lesson} has its resolution"
+            case ev.CallFailed():
+                then = "given up" if event.retry_in is None else f"again in {event.retry_in:.1f} s"
+                return event.task, f"{event.role.value} call failed: {event.error}; {then}"
+            case ev.BatchSubmitted():
+                requests = count(len(event.custom_ids), "request")
+                return "batch", f"{event.batch}: {requests} to {event.model} in one call ({event.role.value})"
+            case ev.BatchEnded():
+                failed = f", {event.errored} failed" if event.errored else ""
+                return "batch", f"{event.batch}: {event.succeeded} answered{failed}"
+            case ev.TrainDeparted() | ev.TrainMoved() | ev.Pushed() | ev.TrainArrived():
+                return self._tell_train(event)
+            case _:
+                return None
+
+    def _tell_attempt(
+        self, event: ev.AttemptStarted | ev.ChangeCommitted | ev.AttemptFailed | ev.TaskReadyToLand
+    ) -> tuple[str, str]:
+        match event:
+            case ev.AttemptStarted():
+                try_ = f", attempt {event.attempt}" if event.attempt > 1 else ""
+                lessons = f", with {count(len(event.lessons), 'lesson')}" if event.lessons else ""
+                return event.task, f"started{try_}{lessons}"
+            case ev.ChangeCommitted():
+                change = event.change
+                files = count(change.files, "file")
+                return event.task, f"changed {files}, +{change.added} −{change.removed}, {change.commit[:7]}"
+            case ev.AttemptFailed():
+                return event.task, f"attempt {event.attempt} failed in {event.stage.value}: {event.reason}"
+            case ev.TaskReadyToLand():
+                return event.task, "verified and approved, waits for a train"
+
+    def _tell_train(
+        self, event: ev.TrainDeparted | ev.TrainMoved | ev.Pushed | ev.TrainArrived
+    ) -> tuple[str, str] | None:
+        train = f"train {event.train}"
+        match event:
+            case ev.TrainDeparted():
+                return "train", f"{event.train} departs with {', '.join(event.tasks)}"
+            case ev.TrainMoved():
+                if event.stage != "bisect":
+                    return None
+                return (
+                    "train",
+                    f"{event.train} looks for the one at fault{': ' * bool(event.detail)}{event.detail}",
+                )
+            case ev.Pushed():
+                return "push", f"{train} to {event.ref}, {event.tip[:7]}"
+            case ev.TrainArrived():
+                back = f", {len(event.sent_back)} sent back" if event.sent_back else ""
+                problem = f"; {event.problem}" if event.problem else ""
+                return "train", f"{event.train} landed {count(len(event.landed), 'task')}{back}{problem}"
+
+    def _summary(self, end: ev.RunFinished) -> Iterator[str]:
+        yield ""
+        word = {
+            "landed": "all landed",
+            "failed": "ended",
+            "budget": "stopped at the budget",
+            "interrupted": "interrupted; the same command goes on from here",
+        }[end.status]
+        parts = [f"{end.landed} of {end.total} landed"]
+        parts += [
+            f"{number} {name}"
+            for number, name in (
+                (end.failed, "failed"),
+                (end.cancelled, "cancelled"),
+                (end.blocked, "blocked"),
+            )
+            if number
+        ]
+        yield f"{word}: {', '.join(parts)}, in {duration(end.duration_s)}"
+        yield "  git      " + self._git_line(end)
+        yield "  models   " + self._model_line(end)
+        if end.tokens.total:
+            yield "  tokens   " + tokens_by_class(end.tokens)
+        yield f"  cost     {money(end.usd)}, {money(end.usd_saved)} saved by caches and batches"
+        for view in self._state.snapshot().tasks:
+            if view.state is TaskState.FAILED or (
+                view.state is TaskState.CANCELLED and end.status != "interrupted"
+            ):
+                yield f"  {view.state.value:<9}{one_line(view.id)}  {one_line(view.problem)}".rstrip()
+
+    def _git_line(self, end: ev.RunFinished) -> str:
+        trains = count(end.trains, "train")
+        if not self._state.run.remote:
+            return f"{trains}, nothing pushed: there is no remote"
+        saved = max(0, end.landed - end.pushes)
+        return f"{count(end.pushes, 'push', 'pushes')} in {trains} for {count(end.landed, 'task')}, {saved} saved"
+
+    def _model_line(self, end: ev.RunFinished) -> str:
+        line = count(end.model_calls, "call")
+        if end.batch_calls:
+            batched = count(self._state.totals.batched_requests, "request")
+            line += f", {count(end.batch_calls, 'batch call')} for {batched}"
+        return line + f", {count(end.cache_hits, 'answer')} from the cache"
+
+    def _clock(self, at: float) -> str:
+        started = self._state.run.started
+        return duration(at - (at if started is None else started))
+
+    def _widen(self) -> None:
+        ids = (len(one_line(view.id)) for view in self._state.snapshot().tasks)
+        self._width = min(_MAX_WIDTH, max(_MIN_WIDTH, *ids, _MIN_WIDTH))
+
+
+class EventPrinter:
+    """Prints events from a thread of its own: with `lines` for people, without as one JSON object a line.
+
+    `closed` turns true when nobody reads the stream any more; `on_closed` is called then, once, from the thread.
+    """
+
+    def __init__(
+        self, stream: TextIO, lines: ProgressLines | None, *, on_closed: Callable[[], None] | None = None
+    ) -> None:
+        self.closed = False
+        self._stream = stream
+        self._lines = lines
+        self._on_closed = on_closed
+        self._queue: queue.SimpleQueue[ev.Event | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._print_all, name="printer", daemon=True)
+        self._thread.start()
+
+    def print(self, event: ev.Event) -> None:
+        """Have the event printed soon; returns at once."""
+        self._queue.put(event)
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Print what waits, for at most `timeout` seconds, and end the thread; gives whether it has ended."""
+        self._queue.put(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _print_all(self) -> None:
+        while (event := self._queue.get()) is not None:
+            if not self.closed:
+                try:
+                    self._write(event)
+                except (BrokenPipeError, ValueError):
+                    self.closed = True
+                    if self._on_closed is not None:
+                        self._on_closed()
+
+    def _write(self, event: ev.Event) -> None:
+        texts = [ev.encode(event).decode()] if self._lines is None else list(self._lines.of(event))
+        if texts:
+            self._stream.write("".join(f"{text}\n" for text in texts))
+            self._stream.flush()
