@@ -47,32 +47,37 @@ def with_statuses(data: bytes, statuses: Mapping[str, BoardStatus], path: Path =
 def write_statuses(path: Path, statuses: Mapping[str, BoardStatus]) -> None:
     """Change statuses in the board file at `path`: as a whole or not at all, its mode kept, a symlink followed.
 
-    Raises `BoardError` when the file cannot be read or written.
+    What somebody saves meanwhile is not lost: the statuses then go into the new text. Raises `BoardError` when the
+    file cannot be read or written.
     """
     before = board_bytes(path)
-    after = with_statuses(before, statuses, path)
-    if after == before:
-        return
-    try:
-        _replace(path.resolve(), after)
-    except OSError as error:
-        raise BoardError(
-            f"the board {path} cannot be written ({error.strerror})", "make its folder writable"
-        ) from error
+    while (after := with_statuses(before, statuses, path)) != before:
+        try:
+            found = _replace(path.resolve(), before, after)
+        except OSError as error:
+            message = f"the board {path} cannot be written ({error.strerror})"
+            raise BoardError(message, "make its folder writable") from error
+        if found == before:
+            return
+        before = found
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, before: bytes, after: bytes) -> bytes:
+    """Put `after` in the place of `before`, unless the file holds something else by now; gives what it held."""
     mode = stat.S_IMODE(path.stat().st_mode)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(handle, "wb") as file:
             os.fchmod(handle, mode)
-            file.write(data)
+            file.write(after)
             file.flush()
             os.fsync(handle)
+        if (found := path.read_bytes()) != before:
+            os.unlink(name)
+            return found
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        Path(name).unlink(missing_ok=True)
         raise
     # The new name is on the disk only when the folder is.
     folder = os.open(path.parent, os.O_RDONLY)
@@ -80,3 +85,4 @@ def _replace(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+    return found

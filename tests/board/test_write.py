@@ -91,6 +91,23 @@ def test_a_failed_write_leaves_the_board_and_no_debris(
     assert os.listdir(tmp_path) == ["board.md"]
 
 
+def test_what_is_saved_while_we_write_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "board.md"
+    file.write_bytes(WILD)
+    edited = WILD.replace(b"done", b"done by hand").replace(b"[!]", b"[x]")
+    sync = os.fsync
+
+    def save_first(handle: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        file.write_bytes(edited)
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", save_first)
+    write_statuses(file, {"T1": LANDED, "T2": OPEN})
+    assert file.read_bytes() == with_statuses(edited, {"T1": LANDED, "T2": OPEN})
+    assert os.listdir(tmp_path) == ["board.md"]
+
+
 def test_a_board_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BoardError, match="no board"):
         write_statuses(tmp_path / "board.md", {"T1": LANDED})
