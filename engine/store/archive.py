@@ -56,19 +56,14 @@ def read_segment(path: Path) -> Iterator[bytes]:
 
 def segment_files(directory: Path) -> list[Path]:
     """The segments of a directory by name; unfinished ones are not among them."""
-    try:
-        names = sorted(name for name in os.listdir(directory) if name.endswith(SUFFIX))
-    except FileNotFoundError:
-        return []
-    return [directory / name for name in names]
+    return [directory / name for name in sorted(_names(directory)) if name.endswith(SUFFIX)]
 
 
 def remove_unfinished(directory: Path) -> None:
     """Delete what a crash left half written. Only the holder of the write transaction may call this."""
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(directory):
-            if name.endswith(SUFFIX + ".tmp"):
-                (directory / name).unlink(missing_ok=True)
+    for name in _names(directory):
+        if name.endswith(SUFFIX + ".tmp"):
+            (directory / name).unlink(missing_ok=True)
 
 
 def sync_directory(directory: Path) -> None:
@@ -78,3 +73,14 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise StoreError(
+            f"the archive {directory} cannot be read: {error.strerror}", "check its permissions"
+        ) from error

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from engine.events import Progressed
-from engine.state import Snapshot
+from engine.errors import RunBusyError, StoreError
+from engine.events import Event, Progressed, RunStarted, TaskQueued
+from engine.model import Task
+from engine.state import RunState, Snapshot
+from engine.store import run_log
 from engine.store.database import Database
 from engine.store.journal import Journal, JournalReader
+from engine.store.owner import Owner, process_mark
 from engine.store.state_db import open_state
 
 
@@ -73,3 +84,317 @@ def test_another_process_reads_across_cycles(journal: Journal, tmp_path: Path) -
     assert everything[4999] == (5000, note(5000))
     assert reader.poll("r", 1990, limit=20) == [(n, note(n)) for n in range(1991, 2011)]
     reader.close()
+
+
+def test_reading_goes_on_while_cycles_change_under_it(journal: Journal, tmp_path: Path) -> None:
+    """A watcher that polls through ten cycle changes sees every event once and in order."""
+    journal.begin_run("r", "board.md")
+    done = threading.Event()
+
+    def write() -> None:
+        for start in range(0, 10_000, 1000):
+            for n in range(start, start + 999, 37):
+                journal.append("r", [note(m) for m in range(n, min(n + 37, start + 999))], durable=False)
+            journal.begin_cycle("r", STATE, 1.0)
+        journal.append("r", [note(0)], durable=True).result()
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    reader, seen = reader_of(tmp_path), []
+    while not done.is_set() or reader.changed():
+        after = seen[-1] if seen else 0
+        seen += [seq for seq, _ in reader.poll("r", after, limit=700)]
+    writer.join()
+    seen += [seq for seq, _ in reader.poll("r", seen[-1])]
+    assert seen == list(range(1, 10_002))
+    reader.close()
+
+
+def test_a_resume_from_the_last_cycle_knows_as_much_as_from_the_first_event(
+    journal: Journal, database: Database
+) -> None:
+    state, at, generator = RunState(), 0.0, random.Random(7)
+    journal.begin_run("r", "board.md")
+    tasks = tuple(Task(id=f"T{n}", scope=f"scope {n}") for n in range(20))
+    start = RunStarted(
+        at=at, run="r", board="board.md", repository="/r", base="b", target="t", remote="", host="h", pid=1,
+        tasks=tasks, max_concurrency=4, max_attempts=3, max_batch=10, max_age=5.0,
+    )  # fmt: skip
+    events: list[Event] = [start]
+    for _ in range(5):
+        for _ in range(200):
+            at += 1
+            task = generator.choice(tasks).id
+            events.append(
+                generator.choice([TaskQueued(at=at, task=task), Progressed(at=at, task=task, text="x")])
+            )
+        state.apply_all(events)
+        journal.append("r", events, durable=True)
+        journal.begin_cycle("r", msgspec.json.encode(state.snapshot()), at).result()
+        events = []
+    (row,) = journal.runs()
+    assert row.cycle == 6
+    resumed = RunState().apply_all(event for _, event in journal.events("r", row.resume_after))
+    whole = RunState().apply_all(event for _, event in journal.events("r"))
+    assert msgspec.json.encode(resumed.snapshot()) == msgspec.json.encode(whole.snapshot())
+    assert resumed.view("T3").task.scope == "scope 3"
+
+
+def test_ten_cycles_leave_no_more_live_than_one(journal: Journal, database: Database) -> None:
+    journal.begin_run("r", "board.md")
+    sizes = []
+    for _ in range(10):
+        journal.append("r", [note(n) for n in range(3000)], durable=True)
+        journal.begin_cycle("r", STATE, 1.0).result()
+        assert database.read(lambda c: c.execute("SELECT count(*) FROM events").get) == 1
+        sizes.append(database.read(lambda c: c.pragma("page_count")))
+    assert sizes[-1] <= sizes[0] * 1.02
+
+
+def test_events_of_old_ended_runs_are_retired_and_can_still_be_read(
+    journal: Journal, database: Database
+) -> None:
+    for n in range(5):
+        journal.begin_run(f"r{n}", "board.md", started=float(n))
+        journal.append(f"r{n}", [note(m) for m in range(10)], durable=True)
+        if n != 1:
+            journal.end_run(f"r{n}", 50.0, "landed").result()
+    assert journal.retire(keep=2) == 20  # r0 and r2; r1 has not ended
+    assert journal.retire(keep=2) == 0
+    assert database.read(lambda c: c.execute("SELECT count(*) FROM events").get) == 30
+    for n in range(5):
+        assert [event for _, event in journal.events(f"r{n}")] == [note(m) for m in range(10)]
+
+
+def test_a_full_disk_in_the_archive_keeps_the_events_live(journal: Journal, tmp_path: Path) -> None:
+    journal.begin_run("r", "board.md")
+    journal.append("r", [note(n) for n in range(1, 11)], durable=True)
+    (tmp_path / "archive").write_text("in the way of the directory")
+    with pytest.raises(StoreError, match="was not written"):
+        journal.begin_cycle("r", STATE, 1.0).result()
+    (tmp_path / "archive").unlink()
+    journal.append("r", [note(12)], durable=True).result()
+    assert [seq for seq, _ in journal.events("r")] == list(range(1, 13))
+    assert journal.begin_cycle("r", STATE, 2.0).result() == 13
+    assert [seq for seq, _ in journal.events("r")] == list(range(1, 14))
+    (row,) = journal.runs()
+    assert (row.cycle, row.archived_seq) == (3, 12)
+
+
+def test_a_damaged_event_is_told_and_not_passed_on(journal: Journal, database: Database) -> None:
+    journal.begin_run("r", "board.md")
+    journal.append("r", [note(1), note(2)], durable=True)
+    database.submit(
+        lambda c: c.execute("UPDATE events SET payload = CAST(replace(payload, 'step 2', 'step 3') AS BLOB)")
+    ).result()
+    with pytest.raises(StoreError, match="event 2 of the journal is damaged"):
+        list(journal.events("r"))
+
+
+def test_an_event_of_a_newer_version_says_so(journal: Journal, database: Database) -> None:
+    journal.begin_run("r", "board.md")
+    payload, crc = run_log.pack(1, b'{"event":"teleported","at":1}')
+    database.submit(lambda c: c.execute("INSERT INTO events VALUES(1, 1, ?, ?)", (payload, crc))).result()
+    with pytest.raises(StoreError, match="another version"):
+        list(journal.events("r"))
+
+
+def test_an_unknown_run_and_a_taken_id_are_errors(journal: Journal) -> None:
+    journal.begin_run("r", "board.md")
+    with pytest.raises(StoreError, match="no run x"):
+        journal.append("x", [note(1)], durable=True)
+    with pytest.raises(StoreError, match="no run x"):
+        list(journal.events("x"))
+    with pytest.raises(StoreError, match="a run r already"):
+        journal.begin_run("r", "board.md")
+
+
+@pytest.mark.parametrize("run", ["..", "../../etc", "a/b", ".hidden", "über 漢字", "A%2FB"])
+def test_any_run_id_keeps_its_segments_in_the_archive(journal: Journal, tmp_path: Path, run: str) -> None:
+    journal.begin_run(run, "board.md")
+    journal.append(run, [note(1)], durable=True)
+    journal.begin_cycle(run, STATE, 1.0).result()
+    files = list(tmp_path.rglob("*.jsonl.gz"))
+    assert [path.parent.parent for path in files] == [tmp_path / "archive" / "events"]
+    assert [seq for seq, _ in journal.events(run)] == [1, 2]
+
+
+# Owners
+
+
+def dead_owner() -> Owner:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = Owner(socket.gethostname(), child.pid, process_mark(child.pid) or "")
+    assert owner.is_alive(silent_for=1e9)
+    child.communicate(b"\n")
+    return owner
+
+
+def test_a_board_with_a_live_run_is_busy(journal: Journal) -> None:
+    assert not journal.claim("board.md", "r1").resumed
+    with pytest.raises(RunBusyError, match=f"process {os.getpid()} .*run r1"):
+        journal.claim("board.md", "r2")
+    assert journal.claim("other.md", "r3").run.run == "r3"
+    journal.end_run("r1", 2000.0, "landed").result()
+    assert journal.claim("board.md", "r2").run.run == "r2"
+
+
+def test_the_run_of_a_dead_process_is_taken_up(journal: Journal) -> None:
+    journal.begin_run("r1", "board.md", owner=dead_owner())
+    journal.append("r1", [note(1)], durable=True)
+    claim = journal.claim("board.md", "r2")
+    assert (claim.run.run, claim.resumed) == ("r1", True)
+    assert claim.run.owner == Owner.of_this_process()
+    assert journal.append("r1", [note(2)], durable=True).result() == 2
+
+
+def test_a_process_that_got_the_id_of_a_dead_one_is_not_its_owner(journal: Journal) -> None:
+    ours = Owner.of_this_process()
+    journal.begin_run("r1", "board.md", owner=Owner(ours.host, ours.pid, "an earlier boot:123"))
+    assert journal.claim("board.md", "r2").resumed
+
+
+def test_an_owner_on_another_host_lives_as_long_as_its_heart_beats(
+    database: Database, tmp_path: Path
+) -> None:
+    clock = Clock()
+    elsewhere = Owner("elsewhere", 1, "boot:1")
+    journal = Journal(database, tmp_path / "archive", clock=clock)
+    journal.begin_run("r1", "board.md", owner=elsewhere)
+    clock.now += 50
+    journal.beat("r1").result()
+    clock.now += 50
+    with pytest.raises(RunBusyError, match="elsewhere"):
+        journal.claim("board.md", "r2")
+    clock.now += 11
+    assert journal.claim("board.md", "r2").resumed
+
+
+CLAIM = """
+import sys
+from pathlib import Path
+from engine.errors import RunBusyError
+from engine.store.journal import Journal
+from engine.store.state_db import open_state
+folder = Path(sys.argv[1])
+journal = Journal(open_state(folder / "state.db"), folder / "archive")
+print("ready", flush=True)
+input()
+try:
+    print(journal.claim("board.md", sys.argv[2]).run.run, flush=True)
+except RunBusyError:
+    print("busy", flush=True)
+input()
+"""
+
+
+def start(code: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_of_three_processes_that_claim_at_once_one_gets_the_board(tmp_path: Path) -> None:
+    children = [start(CLAIM, tmp_path, f"r{n}") for n in range(3)]
+    for child in children:
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        child.stdin.write("\n")
+        child.stdin.flush()
+    answers = sorted(child.stdout.readline() for child in children)
+    assert answers[:2] == ["busy\n", "busy\n"]
+    assert answers[2].startswith("r")
+    for child in children:
+        child.communicate("\n")
+
+
+# kill -9 in the middle of a cycle change
+
+CHANGE_CYCLE = """
+import os, signal, sys
+from pathlib import Path
+import engine.store.database
+from engine.events import Progressed
+from engine.store import archive
+from engine.store.journal import Journal
+from engine.store.state_db import open_state
+
+folder, point = Path(sys.argv[1]), sys.argv[2]
+database = open_state(folder / "state.db")
+journal = Journal(database, folder / "archive")
+journal.begin_run("r", "board.md")
+journal.append("r", [Progressed(at=float(n), task="A", text="x") for n in range(1, 3001)], durable=True).result()
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+commits = []
+def nth_commit(number, *_):
+    commits.append(1)
+    if len(commits) == number:
+        die()
+    return False
+
+real_replace, real_sync, real_write = os.replace, archive.sync_directory, archive.write_segment
+def replace(a, b):
+    real_replace(a, b)
+    die()
+def sync(directory):
+    real_sync(directory)
+    die()
+if point == "half written":
+    os.fsync = die
+elif point == "written":
+    os.replace = die
+elif point == "renamed":
+    os.replace = replace
+elif point == "synced":
+    archive.sync_directory = sync
+elif point.startswith("commit"):
+    # The first transaction (after this one) opens the cycle, the second and third move 2000 and 1000 events.
+    journal._database.submit(lambda c: c.set_commit_hook(lambda: nth_commit(int(point[-1]) + 1))).result()
+elif point.startswith("after"):
+    # This hook is called when a transaction is committed, and not for one that wrote nothing, as this one.
+    journal._database.submit(lambda c: c.set_wal_hook(lambda *a: nth_commit(int(point[-1])) or 0)).result()
+# One job a transaction, whatever waits in the queue.
+engine.store.database.GROUP = 1
+journal.begin_cycle("r", b"{}", 1.0).result()
+print("survived", flush=True)
+"""
+
+POINTS = ["half written", "written", "renamed", "synced"]
+POINTS += [f"{kind} {n}" for kind in ("commit", "after") for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_kill_9_in_a_cycle_change_loses_nothing_and_doubles_nothing(tmp_path: Path, point: str) -> None:
+    child = start(CHANGE_CYCLE, tmp_path, point)
+    assert child.communicate(timeout=30)[0] == ""
+    assert child.returncode == -signal.SIGKILL
+
+    reader = reader_of(tmp_path)
+    seen = [seq for seq, _ in reader.poll("r", 0)]
+    opened = point != "commit 1"
+    assert seen == list(range(1, 3002 if opened else 3001))
+    reader.close()
+
+    database = open_state(tmp_path / "state.db")
+    journal = Journal(database, tmp_path / "archive")
+    claim = journal.claim("board.md", "new")
+    assert claim.resumed
+    assert claim.run.cycle == (2 if opened else 1)
+    journal.append("r", [note(1)], durable=True)
+    last = journal.begin_cycle("r", STATE, 2.0).result()
+    assert [seq for seq, _ in journal.events("r")] == list(range(1, last + 1))
+    on_disk = [
+        seq
+        for segment in run_log.event_segments(tmp_path / "archive", "r")
+        for seq, _ in run_log.archived_payloads(tmp_path / "archive", "r", segment.first - 1, segment.last)
+    ]
+    assert on_disk == list(range(1, last))
+    assert [
+        path.name for path in (tmp_path / "archive").rglob("*") if path.name.endswith((".tmp", ".kept"))
+    ] == []
+    database.close()
