@@ -59,7 +59,7 @@ def list_(
 def stats(as_json: AsJson = False) -> int:
     """Print how full the live store is, what was pruned, and what it takes."""
     from engine.store.history import HistoryStats
-    from tui.plain import ago, size
+    from tui.plain import ago, count, size
 
     with _opened() as history:
         found = history.stats() if history is not None else HistoryStats()
@@ -70,7 +70,7 @@ def stats(as_json: AsJson = False) -> int:
     say(f"bytes     {size(found.bytes)} of {size(found.max_bytes)}")
     if found.oldest_at is not None:
         say(f"oldest    {ago(time.time() - found.oldest_at)} of {ago(found.max_age)}")
-    say(f"archived  {found.archived:,} in {found.segments:,} segments, {size(found.archived_bytes)}")
+    say(f"archived  {found.archived:,} in {count(found.segments, 'segment')}, {size(found.archived_bytes)}")
     say(f"journal   {size(found.journal_bytes)}")
     if found.by_status:
         say(

@@ -1,0 +1,207 @@
+"""`cache` and `history` over real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.model import TaskState
+from engine.paths import StatePaths
+from engine.store.cache import CacheKey, ResultCache
+from engine.store.history import HistoryPruner, PrunePolicy, TaskHistory
+from engine.store.state_db import open_state
+from tests.sample_repository import SampleRepository
+from tui.cli import main
+
+Repo = Callable[..., SampleRepository]
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def root(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository, and the current directory."""
+    path = repo().path
+    monkeypatch.chdir(path)
+    return path
+
+
+@pytest.fixture
+def run(root: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command, expect a status, and give what it printed."""
+
+    def run(*args: str, status: int = 0) -> str:
+        assert main(args) == status
+        said = capsys.readouterr()
+        return said.out if status == 0 else said.err
+
+    return run
+
+
+def paths_of(root: Path) -> StatePaths:
+    return StatePaths.of(root / ".git", os.environ)
+
+
+def fill_cache(root: Path, **where: Path) -> None:
+    cache = ResultCache(StatePaths.of(root / ".git", os.environ, cache_dir=where.get("cache_dir")).cache_db)
+    for task, activity in (("T1", "planner"), ("T1", "judge"), ("T2", "judge")):
+        key = CacheKey(activity, task, "a" * 64, "claude-opus-5-5")
+        cache.set(key, b"x" * 2000, tokens=4100, usd=0.25).result()
+    assert cache.get(key) is not None
+    cache.close()
+
+
+def test_looking_at_a_cache_that_is_not_there_makes_none(root: Path, run: Run) -> None:
+    assert json.loads(run("cache", "stats", "--json"))["entries"] == 0
+    assert run("cache", "list") == "nothing is cached\n"
+    assert json.loads(run("cache", "clear", "--json")) == {"removed": 0}
+    assert not (root / ".git" / "taskyard").exists()
+
+
+def test_cache_stats(root: Path, run: Run) -> None:
+    fill_cache(root)
+    assert run("cache", "stats").splitlines() == [
+        "entries   3, 6.0 kB of 1.1 GB",
+        "hits      100% of 1 look-up",
+        "saved     $0.25, 4.1k tokens",
+        "gone      0 evicted, 0 expired, 0 damaged",
+    ]
+    report = json.loads(run("cache", "stats", "--json"))
+    assert (report["entries"], report["hits"], report["usd_saved"]) == (3, 1, 0.25)
+
+
+def test_cache_list_and_filters(root: Path, run: Run) -> None:
+    fill_cache(root)
+    lines = run("cache", "list").splitlines()
+    assert lines[0].split() == ["Key", "Task", "Activity", "Model", "Size", "Tokens", "Cost", "Used"]
+    assert lines[1].split()[1:] == [
+        "T2",
+        "judge",
+        "claude-opus-5-5",
+        "2.0",
+        "kB",
+        "4.1k",
+        "$0.25",
+        "0",
+        "s",
+        "ago",
+    ]
+    found = json.loads(run("cache", "list", "--task", "T1", "--activity", "judge", "--json"))
+    assert [(entry["key"]["task_id"], entry["key"]["activity_type"]) for entry in found] == [("T1", "judge")]
+    assert len(json.loads(run("cache", "list", "--limit", "2", "--json"))) == 2
+
+
+def test_cache_invalidate_by_key_task_and_activity(root: Path, run: Run) -> None:
+    fill_cache(root)
+    [entry] = json.loads(run("cache", "list", "--task", "T2", "--json"))
+    assert run("cache", "invalidate", entry["digest"][:12]) == "1 result forgotten\n"
+    assert "nothing is cached under" in run("cache", "invalidate", entry["digest"], status=2)
+    assert "2 cached results begin with" in run("cache", "invalidate", "", status=2)
+    assert run("cache", "invalidate", "--activity", "judge") == "1 result forgotten\n"
+    assert json.loads(run("cache", "invalidate", "--task", "T1", "--json")) == {"removed": 1}
+    assert json.loads(run("cache", "stats", "--json"))["entries"] == 0
+
+
+def test_cache_clear_needs_a_yes(root: Path, run: Run) -> None:
+    fill_cache(root)
+    assert "say it with: taskyard cache clear --yes" in run("cache", "clear", status=2)
+    assert run("cache", "clear", "--yes") == "3 results forgotten\n"
+
+
+def test_a_shared_cache_is_named_by_flag_or_setting(
+    root: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    fill_cache(root, cache_dir=shared)
+    assert json.loads(run("cache", "stats", "--json"))["entries"] == 0
+    assert json.loads(run("cache", "stats", "--json", "--cache-dir", "../shared"))["entries"] == 3
+    monkeypatch.setenv("TASKYARD_RUN_CACHE_DIR", str(shared))
+    assert json.loads(run("cache", "stats", "--json"))["entries"] == 3
+
+
+def fill_history(root: Path) -> None:
+    paths = paths_of(root)
+    paths.state.mkdir(parents=True, exist_ok=True)
+    database = open_state(paths.state_db)
+    now = time.time()
+    history = HistoryPruner(database, PrunePolicy(paths.archive, max_entries=10))
+    for number in range(10):
+        history.add(
+            TaskHistory(
+                id=f"r1/T{number}/1",
+                run="r1",
+                task=f"T{number}",
+                status=TaskState.LANDED if number % 2 else TaskState.FAILED,
+                started=now - 1000 + number,
+                ended=now - 900 + number,
+                attempts=1,
+                reason="" if number % 2 else f"Time-out number {number}",
+                commit="c" * 40,
+                usd=0.5,
+            )
+        ).result()
+    history.prune()
+    database.close()
+
+
+def test_looking_at_a_history_that_is_not_there_makes_none(root: Path, run: Run) -> None:
+    assert run("history", "list") == "no execution matches\n"
+    assert json.loads(run("history", "stats", "--json"))["entries"] == 0
+    assert run("history", "archive", "list") == "nothing is archived yet\n"
+    assert run("history", "archive", "search", "x") == "no execution matches\n"
+    assert not (root / ".git" / "taskyard").exists()
+
+
+def test_history_list_and_filters(root: Path, run: Run) -> None:
+    fill_history(root)
+    lines = run("history", "list").splitlines()
+    assert lines[0].split() == [
+        "Task",
+        "Status",
+        "Tries",
+        "Started",
+        "Took",
+        "Cost",
+        "Run",
+        "How",
+        "it",
+        "ended",
+    ]
+    assert lines[1].split()[:3] == ["T9", "landed", "1"]
+    assert lines[1].split()[-4:] == ["01:40", "$0.50", "r1", "ccccccc"]
+    failed = json.loads(run("history", "list", "--status", "failed", "--json"))
+    assert [entry["task"] for entry in failed] == ["T8", "T6", "T4", "T2"]
+    assert json.loads(run("history", "list", "--task", "T9", "--since", "1h", "--limit", "5", "--json"))
+    assert run("history", "list", "--run", "r2") == "no execution matches\n"
+    assert run("history", "list", "--since", "5m") == "no execution matches\n"
+
+
+def test_history_stats(root: Path, run: Run) -> None:
+    fill_history(root)
+    lines = run("history", "stats").splitlines()
+    assert lines[0] == "entries   8 of 1,000"
+    assert lines[2] == "oldest    16 min of 1 d"
+    assert lines[3].startswith("archived  2 in 1 segment, ")
+    assert "4 failed" in lines[5]
+    assert "4 landed" in lines[5]
+    assert json.loads(run("history", "stats", "--json"))["by_status"] == {"failed": 4, "landed": 4}
+
+
+def test_history_archive(root: Path, run: Run) -> None:
+    fill_history(root)
+    [segment] = json.loads(run("history", "archive", "list", "--json"))
+    assert (segment["number"], segment["entries"]) == (1, 2)
+    assert run("history", "archive", "list").splitlines()[1].split()[:2] == ["1", "2"]
+    assert [entry["task"] for entry in json.loads(run("history", "archive", "read", "--json"))] == [
+        "T0",
+        "T1",
+    ]
+    assert "Time-out number 0" in run("history", "archive", "read", "1")
+    assert "there is no segment 9" in run("history", "archive", "read", "9", status=2)
+    assert [e["task"] for e in json.loads(run("history", "archive", "search", "TIME-OUT", "--json"))] == [
+        "T0"
+    ]
