@@ -66,20 +66,20 @@ class BatchHooks(Protocol):
         """The service told how far a batch is; `next_poll_at` in seconds since the epoch."""
 
     def ended(self, batch: str, succeeded: int, errored: int) -> None:
-        """All results of a batch were handed over."""
+        """All results of a batch were handed over, and its answers are kept elsewhere: nobody needs it again."""
 
     def notice(self, text: str) -> None:
         """Something a person should know."""
 
 
 class Flights:
-    """Creates and follows batches. `deliver(custom_id, result)` is called for each result, ours or not."""
+    """Creates and follows batches. `deliver(batch, custom_id, result)` is called for each result, ours or not."""
 
     def __init__(
         self,
         calls: BatchCalls,
         hooks: BatchHooks,
-        deliver: Callable[[str, ItemResult], None],
+        deliver: Callable[[str, str, ItemResult], None],
         *,
         poll: PollPolicy,
         retry: RetryPolicy,
@@ -134,8 +134,8 @@ class Flights:
             found = await self._find(manifest)
             return await self._submitted(manifest, found) if found is not None else None
 
-    async def follow(self, manifest: Manifest) -> bool:
-        """Poll the batch to its end and deliver its results; False when they are somebody else's.
+    async def follow(self, manifest: Manifest) -> int | None:
+        """Poll the batch to its end and deliver its results; gives how many succeeded, None if it is somebody else's.
 
         Each of the manifest's custom ids is delivered: with its result, or as missing. Raises the LLMError of a
         failure that asking again does not mend (a refused key).
@@ -151,7 +151,7 @@ class Flights:
             if custom_id not in seen:  # reading goes on from the start after a broken connection
                 seen.add(custom_id)
                 succeeded += not isinstance(result, ItemFailure)
-                self._deliver(custom_id, result)
+                self._deliver(batch, custom_id, result)
 
         try:
             if await self._until_ended(manifest, nudge):
@@ -159,12 +159,13 @@ class Flights:
         finally:
             del self._nudges[batch]
         if seen and seen.isdisjoint(manifest.custom_ids):
-            return False
+            return None
         for custom_id in manifest.custom_ids:
             if custom_id not in seen:
-                self._deliver(custom_id, ItemFailure("missing", "the batch ended without a result for it"))
-        self._hooks.ended(batch, succeeded, len(manifest.custom_ids) - succeeded)
-        return True
+                self._deliver(
+                    batch, custom_id, ItemFailure("missing", "the batch ended without a result for it")
+                )
+        return succeeded
 
     async def cancel(self, batch: str) -> None:
         """Ask the service to end a batch early, and look soon what became of it. What is answered already stays."""
@@ -248,7 +249,10 @@ def _asked(error: LLMError) -> float:
 async def _rest(nudge: asyncio.Event, seconds: float) -> bool:
     """Wait so long, or until nudged; tells which."""
     try:
-        await asyncio.wait_for(nudge.wait(), seconds)
+        async with asyncio.timeout(
+            seconds
+        ):  # wait_for would swallow a cancellation that comes with the nudge
+            await nudge.wait()
     except TimeoutError:
         return False
     nudge.clear()

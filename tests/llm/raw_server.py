@@ -67,7 +67,7 @@ def sse(
     if tool:
         block = {"type": "tool_use", "id": "toolu_1", "name": "write_file", "input": {}}
         delta = {"type": "input_json_delta", "partial_json": tool}
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",

@@ -1,0 +1,416 @@
+"""Requests that can wait, sent many at a time at half the price.
+
+    batcher = LLMBatcher(client, hooks, max_size=1000, max_age=5.0)
+    batcher.resume(manifests_of_the_journal)
+    answer = await batcher.submit(request)          # its own answer, or its own error
+    ...                                             # keep it
+    batcher.stored(request)
+    await batcher.close(cancel=False)               # leave what is on its way for the next process
+
+Requests of one (role, model) group become one Message Batches call. A request's custom id is the digest of everything
+that can change its answer, so a restarted process that asks the same thing again finds the batch that an earlier one
+paid for. What a batch leaves open (expired, errored, missing) is asked for singly, once. Where the endpoint has no
+batches, every request goes singly, and that is said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import re
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from engine.batching import Batcher
+from engine.errors import BatchItemError, LLMError, TaskyardError
+from engine.figures import QueueFigures
+from engine.llm.batch_calls import MAX_BYTES, MAX_ITEMS, BatchCalls, ItemFailure, ItemResult
+from engine.llm.batch_flights import BatchHooks, Flights, Manifest, PollPolicy
+from engine.llm.budget import Hold
+from engine.llm.client import ModelClient, OnFailure
+from engine.llm.messages import ModelAnswer, ModelRequest
+from engine.llm.retries import RetryPolicy
+
+
+class BatchStats(msgspec.Struct, frozen=True):
+    """What batching did so far. `singles` are requests that had to go singly after all."""
+
+    requests: int = 0
+    batches: int = 0
+    answered: int = 0
+    failed: int = 0
+    singles: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    """From each batch's creation to its last result, summed."""
+
+    @property
+    def average(self) -> float:
+        """Requests in a batch."""
+        return self.requests / self.batches if self.batches else 0.0
+
+    @property
+    def calls_saved(self) -> int:
+        """Calls that were not needed because others carried their requests."""
+        return max(0, self.requests - self.batches - self.singles)
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """One request on its way. `request` is None as long as only an earlier process' manifest tells of it."""
+
+    custom_id: str
+    task_id: str
+    request: ModelRequest | None
+    future: asyncio.Future[ItemResult | TaskyardError]
+    hold: Hold | None = None
+    waiters: int = 0
+    queued: bool = False
+
+
+class LLMBatcher:
+    """Sends requests in batches, and gives each its own answer. Everything happens on one event loop."""
+
+    def __init__(
+        self,
+        client: ModelClient,
+        hooks: BatchHooks,
+        *,
+        max_size: int = 1_000,
+        max_age: float = 5.0,
+        poll: PollPolicy | None = None,
+        retry: RetryPolicy | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+        new_token: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._client = client
+        self._hooks = hooks
+        self._clock = clock
+        self._new_token = new_token
+        self._flights = Flights(
+            BatchCalls(client),
+            hooks,
+            self._deliver,
+            poll=poll or PollPolicy(),
+            retry=retry or RetryPolicy(attempts=12, patience=3600.0, longest_wait=60.0),
+            clock=clock,
+            monotonic=monotonic,
+            jitter=jitter,
+        )
+        self._max_size = min(max_size, MAX_ITEMS)
+        self._max_age = max_age
+        self._queue: Batcher[_Item] = Batcher(
+            self._depart, max_size=self._max_size, max_age=max_age, clock=clock
+        )
+        self._items: dict[str, _Item] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._unstored: dict[str, set[str]] = {}
+        self._done: dict[str, tuple[int, int]] = {}
+        self._no_batches = False
+        self._stats = BatchStats()
+
+    async def submit(
+        self, request: ModelRequest, call: str = "", *, on_failure: OnFailure | None = None
+    ) -> ModelAnswer:
+        """Wait for the answer to this request, however it comes.
+
+        Raises BatchItemError when the service refuses the request itself, the LLMError with which its batch could not
+        be made, or BudgetReachedError before anything was sent.
+        """
+        if self._no_batches:
+            return await self._client.call(request, on_failure=on_failure)
+        item = await self._item_for(request)
+        outcome = await self._wait(item)
+        match outcome:
+            case ModelAnswer():
+                if item.hold is None:
+                    self._client.budget.book(item.task_id, self._usd(outcome))
+                return outcome
+            case ItemFailure(kind, text, lasting):
+                if lasting or kind == "canceled":
+                    raise BatchItemError(f"{request.model}: {text}", kind=kind)
+                self._count(singles=1)
+                return await self._client.call(request, on_failure=on_failure)
+            case error:
+                raise error
+
+    def stored(self, request: ModelRequest) -> None:
+        """Tell that the answer to this request is kept on disk.
+
+        A batch is ended, and no restart asks for it again, once all of its answers are.
+        """
+        custom_id = custom_id_of(request)
+        for batch, unstored in list(self._unstored.items()):
+            unstored.discard(custom_id)
+            self._end(batch)
+
+    async def flush(self) -> None:
+        """Send what is queued now, and wait until the service has taken it."""
+        await self._queue.flush()
+
+    def depart(self) -> None:
+        """Send what is queued now: when nothing else is running, nobody can join it."""
+        self._queue.depart()
+
+    def resume(self, manifests: Iterable[Manifest]) -> None:
+        """Take up the batches of an earlier process, those that had ended too: results can be read for 29 days.
+
+        Requests submitted afterwards find their answers in them, and nothing is sent twice.
+        """
+        for manifest in manifests:
+            for custom_id, task_id in zip(manifest.custom_ids, manifest.tasks, strict=True):
+                if custom_id not in self._items:
+                    self._items[custom_id] = self._new_item(custom_id, task_id)
+            self._spawn(self._follow(manifest) if manifest.batch else self._search(manifest))
+
+    async def cancel(self, batch: str) -> None:
+        """Cancel one batch at the service; requests it had not begun end in BatchItemError. Raises LLMError."""
+        await self._flights.cancel(batch)
+
+    def withdraw(self, task_id: str) -> int:
+        """Send the queued requests of a task singly after all; gives how many. What is on its way stays there."""
+        withdrawn = [item for item in self._items.values() if item.queued and item.task_id == task_id]
+        for item in withdrawn:
+            self._resolve(item, ItemFailure("missing", "moved to the fast lane"))
+        return len(withdrawn)
+
+    @property
+    def stats(self) -> BatchStats:
+        """The figures so far."""
+        return self._stats
+
+    @property
+    def figures(self) -> QueueFigures:
+        """The queue as the dashboard shows it."""
+        waiting = [item for item in self._queue.queued if item.queued]
+        return QueueFigures(
+            name="model requests",
+            queued=len(waiting),
+            oldest_at=self._queue.oldest_at if waiting else None,
+            max_size=self._max_size,
+            max_age=self._max_age,
+        )
+
+    @property
+    def in_motion(self) -> tuple[str, ...]:
+        """The ids of the batches the service is working on."""
+        return self._flights.in_motion
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Stop. Batches on their way are cancelled at the service, or left for the next process to take up.
+
+        Who still waits gets an error.
+        """
+        self._queue.clear()
+        if self._sending:  # a creation cut short leaves a batch that only the next process can find
+            await asyncio.wait(self._sending, timeout=_GRACE)
+        if cancel:
+            for batch in self._flights.in_motion:
+                try:
+                    await self._flights.cancel(batch)
+                except LLMError as error:
+                    self._hooks.notice(f"batch {batch} could not be cancelled: {error}")
+        for task in (*self._sending, *self._background):
+            task.cancel()
+        await asyncio.gather(*self._sending, *self._background, return_exceptions=True)
+        await self._queue.close()
+        for item in list(self._items.values()):
+            self._resolve(item, BatchItemError("the batch queue was closed", kind="canceled"))
+
+    async def _item_for(self, request: ModelRequest) -> _Item:
+        """Give the item of this request: the one on its way already, or a new one in the queue."""
+        custom_id = custom_id_of(request)
+        request = request.with_cache_ttl("1h")  # a batch may take longer than five minutes
+        while True:
+            item = self._items.get(custom_id)
+            if item is not None:
+                if item.request is None:
+                    item.request = request
+                    if not item.future.done():
+                        item.hold = self._client.hold_anyway(request, batch=True)
+                return item
+            hold = await self._client.hold(request, batch=True)
+            if custom_id in self._items:  # an equal request was quicker
+                hold.release()
+                continue
+            item = self._items[custom_id] = self._new_item(custom_id, request.task_id, request)
+            item.hold = hold
+            self._enqueue(item)
+            return item
+
+    async def _wait(self, item: _Item) -> ItemResult | TaskyardError:
+        item.waiters += 1
+        try:
+            outcome = await asyncio.shield(item.future)
+        except asyncio.CancelledError:
+            item.waiters -= 1
+            if item.waiters == 0 and item.queued:
+                self._resolve(item, ItemFailure("canceled"))
+                self._items.pop(item.custom_id, None)
+            raise
+        self._items.pop(item.custom_id, None)
+        return outcome
+
+    def _new_item(self, custom_id: str, task_id: str, request: ModelRequest | None = None) -> _Item:
+        return _Item(custom_id, task_id, request, asyncio.get_running_loop().create_future())
+
+    def _enqueue(self, item: _Item) -> None:
+        assert item.request is not None
+        item.queued = True
+        self._queue.add(item, group=(item.request.role, item.request.model))
+
+    async def _depart(self, items: Sequence[_Item]) -> None:
+        """Send one group of queued items, in as many batches as the service's limits need."""
+        for load in _loads([item for item in items if not item.future.done()]):
+            for item in load:
+                item.queued = False
+            sending = asyncio.get_running_loop().create_task(self._send(load))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+            await sending
+
+    async def _send(self, items: Sequence[_Item]) -> None:
+        requests = {item.custom_id: item.request for item in items if item.request is not None}
+        first = next(iter(requests.values()))
+        manifest = Manifest(
+            token=self._new_token(),
+            role=first.role,
+            model=first.model,
+            custom_ids=tuple(requests),
+            tasks=tuple(item.task_id for item in items),
+            created_at=self._clock(),
+        )
+        try:
+            manifest = await self._flights.create(manifest, requests)
+        except LLMError as error:
+            if error.status in _NO_BATCHES:
+                self._without_batches()
+                for item in items:
+                    self._resolve(item, ItemFailure("missing", "the endpoint has no batches"))
+            elif error.status == 413 and len(items) > 1:
+                await self._send(items[: len(items) // 2])
+                await self._send(items[len(items) // 2 :])
+            else:
+                for item in items:
+                    self._resolve(item, error)
+            return
+        self._count(requests=len(items), batches=1)
+        self._spawn(self._follow(manifest))
+
+    async def _follow(self, manifest: Manifest) -> None:
+        try:
+            succeeded = await self._flights.follow(manifest)
+        except LLMError as error:
+            for custom_id in manifest.custom_ids:
+                if custom_id in self._items:
+                    self._resolve(self._items[custom_id], error)
+            return
+        if succeeded is None:
+            await self._search(manifest)
+            return
+        self._count(seconds=self._clock() - manifest.created_at)
+        self._done[manifest.batch] = succeeded, len(manifest.custom_ids) - succeeded
+        self._end(manifest.batch)
+
+    def _end(self, batch: str) -> None:
+        """Say that a batch is ended, when it is: everything delivered, and every answer stored."""
+        if batch in self._done and not self._unstored.get(batch):
+            self._unstored.pop(batch, None)
+            self._hooks.ended(batch, *self._done.pop(batch))
+
+    async def _search(self, manifest: Manifest) -> None:
+        """Find the batch of an unanswered creation; when there is none, let its requests be sent anew."""
+        try:
+            found = await self._flights.adopt(manifest)
+        except LLMError as error:
+            if error.status not in _NO_BATCHES:
+                self._hooks.notice(f"an earlier batch cannot be looked for: {error}")
+                for custom_id in manifest.custom_ids:
+                    if custom_id in self._items:
+                        self._resolve(self._items[custom_id], error)
+                return
+            found = None
+        if found is not None:
+            await self._follow(found)
+            return
+        for custom_id in manifest.custom_ids:
+            item = self._items.get(custom_id)
+            if item is None or item.future.done():
+                continue
+            if item.request is not None:
+                self._enqueue(item)
+            else:
+                del self._items[custom_id]  # nobody asked for it again yet
+
+    def _deliver(self, batch: str, custom_id: str, result: ItemResult) -> None:
+        item = self._items.get(custom_id)
+        if item is None or item.future.done():
+            return
+        self._resolve(item, result)
+        if isinstance(result, ModelAnswer):
+            self._unstored.setdefault(batch, set()).add(custom_id)
+            self._count(answered=1, tokens=result.usage.total)
+        else:
+            self._count(failed=1)
+
+    def _resolve(self, item: _Item, outcome: ItemResult | TaskyardError) -> None:
+        if item.future.done():
+            return
+        item.queued = False
+        if item.hold is not None:
+            item.hold.settle(self._usd(outcome) if isinstance(outcome, ModelAnswer) else 0.0)
+        item.future.set_result(outcome)
+
+    def _without_batches(self) -> None:
+        if not self._no_batches:
+            self._no_batches = True
+            self._hooks.notice(
+                f"{self._client.endpoint} has no batches: the economy lane asks singly, at full price"
+            )
+
+    def _usd(self, answer: ModelAnswer) -> float:
+        return self._client.prices.price(answer.model, answer.usage, batch=True) or 0.0
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _count(self, **more: float) -> None:
+        self._stats = msgspec.structs.replace(
+            self._stats, **{name: getattr(self._stats, name) + value for name, value in more.items()}
+        )
+
+
+_NO_BATCHES = (404, 405, 501)
+_GRACE = 3.0
+
+
+def custom_id_of(request: ModelRequest) -> str:
+    """Give the id a request travels under: its task, to be read, and the digest of all that changes its answer."""
+    canonical = msgspec.json.encode(request.digest_input(), order="sorted")
+    task = re.sub(r"[^a-zA-Z0-9_-]", "-", request.task_id)[:20]
+    return f"{task}_{hashlib.sha256(canonical).hexdigest()[:40]}"
+
+
+def _loads(items: Sequence[_Item]) -> list[list[_Item]]:
+    """Split items so that no load passes what one batch may hold."""
+    loads: list[list[_Item]] = []
+    size = MAX_BYTES + 1
+    for item in items:
+        assert item.request is not None
+        bytes_ = len(msgspec.json.encode(item.request.params()))
+        if size + bytes_ > MAX_BYTES or len(loads[-1]) >= MAX_ITEMS:
+            loads.append([])
+            size = 0
+        loads[-1].append(item)
+        size += bytes_
+    return loads
