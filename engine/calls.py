@@ -1,0 +1,198 @@
+"""The one way to a model for every role: the result cache first, then the budget, a batch or a single call, and the bill.
+
+An answer is in the cache, on disk, before anything else hears of it: a crash after that costs no second call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from engine import events as ev
+from engine.activities import Attempt
+from engine.bus import Bus
+from engine.errors import BudgetReachedError, LLMError
+from engine.llm.client import ModelClient
+from engine.llm.messages import ModelAnswer, ModelRequest, Progress
+from engine.model import AnswerSource, Lane
+from engine.store.cache import CacheKey, Computed, ResultCache, digest
+
+KEY_FORMAT = 1
+
+
+class Batches(Protocol):
+    """What sends requests of the economy lane: many together, at half the price."""
+
+    async def submit(self, request: ModelRequest, call: str) -> ModelAnswer:
+        """Wait for the request's own answer. Raises LLMError."""
+
+
+class CallRecord(msgspec.Struct, frozen=True):
+    """What `record` of a call names: the exact request and answer, as JSON."""
+
+    request: ModelRequest
+    answer: ModelAnswer
+
+
+class ModelCalls:
+    """Ask models on behalf of attempts. `new_id` gives unique call ids; times are seconds."""
+
+    def __init__(
+        self,
+        client: ModelClient,
+        cache: ResultCache,
+        bus: Bus,
+        *,
+        batches: Batches | None = None,
+        new_id: Callable[[], str],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._cache = cache
+        self._bus = bus
+        self._batches = batches
+        self._new_id = new_id
+        self._monotonic = monotonic
+
+    async def ask(
+        self,
+        attempt: Attempt,
+        request: ModelRequest,
+        *,
+        base_tree: str,
+        records: Path,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> ModelAnswer:
+        """Give the answer to the request, from the cache if these very inputs were answered before.
+
+        `base_tree` is the tree the attempt works over, `records` the folder for the exact prompt and answer.
+        Raises LLMError or BudgetReachedError.
+        """
+        call = self._new_id()
+        start = self._monotonic()
+        key = CacheKey(
+            activity_type=str(request.role),
+            task_id=attempt.task.id,
+            input_hash=digest(
+                {
+                    "format": KEY_FORMAT,
+                    "request": request.digest_input(self._client.endpoint_key),
+                    "base": base_tree,
+                }
+            ),
+            model_id=request.model,
+        )
+
+        async def compute() -> Computed:
+            answer = await self._call(attempt, request, call, on_progress)
+            cost = self._client.cost_of(answer)
+            return Computed(
+                msgspec.json.encode(answer),
+                tokens=answer.usage.total,
+                usd=cost.usd if cost is not None else 0.0,
+            )
+
+        value, hit = await self._cache.get_or_compute(key, compute)
+        answer = msgspec.json.decode(value, type=ModelAnswer)
+        record = await asyncio.to_thread(self._write_record, records, call, request, answer)
+        await self._bus.commit(
+            self._answered(attempt, request, call, answer, hit, self._monotonic() - start, record)
+        )
+        return answer
+
+    async def _call(
+        self,
+        attempt: Attempt,
+        request: ModelRequest,
+        call: str,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> ModelAnswer:
+        task, bus = attempt.task.id, self._bus
+        batches = self._batches if request.lane is Lane.ECONOMY else None
+
+        def failed(error: LLMError, retry_in: float | None) -> None:
+            bus.emit(
+                ev.CallFailed(
+                    at=bus.clock(),
+                    call=call,
+                    task=task,
+                    role=request.role,
+                    model=request.model,
+                    error=error.message,
+                    retry_in=retry_in,
+                )
+            )
+
+        bus.emit(
+            ev.CallStarted(
+                at=bus.clock(),
+                call=call,
+                task=task,
+                attempt=attempt.number,
+                role=request.role,
+                model=request.model,
+                batched=batches is not None,
+            )
+        )
+        try:
+            if batches is not None:
+                return await batches.submit(request, call)
+            return await self._client.call(request, on_progress=on_progress, on_failure=failed)
+        except BudgetReachedError as error:
+            bus.emit(
+                ev.BudgetReached(
+                    at=bus.clock(),
+                    scope=error.scope,
+                    limit_usd=error.limit_usd,
+                    spent_usd=error.spent_usd,
+                    next_usd=error.next_usd,
+                    task=task,
+                )
+            )
+            raise
+
+    def _answered(
+        self,
+        attempt: Attempt,
+        request: ModelRequest,
+        call: str,
+        answer: ModelAnswer,
+        hit: bool,
+        duration: float,
+        record: str,
+    ) -> ev.CallAnswered:
+        cost = self._client.cost_of(answer)
+        source = AnswerSource.CACHE if hit else AnswerSource.BATCH if answer.batched else AnswerSource.CALL
+        saved = 0.0
+        if cost is not None:
+            saved = cost.usd if hit else cost.saved
+        return ev.CallAnswered(
+            at=self._bus.clock(),
+            call=call,
+            task=attempt.task.id,
+            attempt=attempt.number,
+            role=request.role,
+            model=answer.model,
+            source=source,
+            usage=answer.usage + answer.wasted,
+            usd=cost.usd if cost is not None else None,
+            usd_saved=saved,
+            duration=duration,
+            record=record,
+        )
+
+    @staticmethod
+    def _write_record(folder: Path, call: str, request: ModelRequest, answer: ModelAnswer) -> str:
+        """Keep the exact prompt and answer; losing one to a full disk is no reason to stop."""
+        path = folder / f"{call}.json"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(msgspec.json.encode(CallRecord(request, answer)))
+        except OSError:
+            return ""
+        return str(path)

@@ -1,0 +1,158 @@
+"""From verified work to the target: the queue for the train, who leaves when, and what each passenger hears.
+
+A train leaves when it is full, when its oldest passenger has waited for `max_age`, and early when that helps: when a
+waiting task needs its cargo, or when nothing else is running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+
+from engine import events as ev
+from engine.batching import Batcher
+from engine.bus import Bus
+from engine.errors import TaskyardError
+from engine.figures import QueueFigures
+from engine.git.train import Cargo, Train, TrainResult
+from engine.model import BoardStatus
+
+
+class Landed(msgspec.Struct, frozen=True):
+    """The task's commit is in the target."""
+
+    commit: str
+    train: int
+
+
+class SentBack(msgspec.Struct, frozen=True):
+    """The task's commit cannot land as it is; `feedback` goes to its Implementer."""
+
+    reason: str
+    feedback: str
+    other: str = ""
+    paths: tuple[str, ...] = ()
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The train could not land anything, for a reason outside the task; the commit stays queued."""
+
+    problem: str
+
+
+Answer = Landed | SentBack | Kept
+
+
+class Lander:
+    """Takes cargo in with `land`, and runs one train at a time. Belongs to the engine's event loop.
+
+    `failed` gives the states of failed tasks, which the next board commit tells too. `needed` says, of the ids that are
+    queued, whether a train should leave at once; whoever owns the lander sets it.
+    """
+
+    def __init__(
+        self,
+        train: Train,
+        bus: Bus,
+        *,
+        max_batch: int,
+        max_age: float,
+        trains_before: int,
+        failed: Callable[[], Mapping[str, BoardStatus]],
+    ) -> None:
+        self.needed: Callable[[Collection[str]], bool] = lambda queued: False
+        self._train = train
+        self._bus = bus
+        self._number = trains_before
+        self._failed = failed
+        self._max_batch = max_batch
+        self._max_age = max_age
+        self._waiters: dict[str, asyncio.Future[Answer]] = {}
+        self._batcher: Batcher[Cargo] = Batcher(
+            self._run, max_size=max_batch, max_age=max_age, max_executing=1, clock=bus.clock
+        )
+
+    @property
+    def tip(self) -> str:
+        """The newest landed commit, which new attempts begin from."""
+        return self._train.tip
+
+    async def land(self, cargo: Cargo) -> Answer:
+        """Queue the cargo and wait for what becomes of it."""
+        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiters[cargo.task_id] = waiter
+        self._batcher.add(cargo)
+        self.hurry()
+        try:
+            return await waiter
+        finally:
+            self._waiters.pop(cargo.task_id, None)
+
+    def hurry(self) -> None:
+        """Let the train leave now if that helps somebody."""
+        queued = {cargo.task_id for cargo in self._batcher.queued}
+        if queued and self.needed(queued):
+            self._batcher.depart()
+
+    def depart(self) -> None:
+        """Let the train leave now, because somebody asked for it."""
+        self._batcher.depart()
+
+    def figures(self) -> QueueFigures:
+        """What waits for a train."""
+        return QueueFigures(
+            "git", self._batcher.pending, self._batcher.oldest_at, self._max_batch, self._max_age
+        )
+
+    async def close(self) -> None:
+        """Wait for the train in motion; nothing more leaves."""
+        await self._batcher.close()
+
+    async def _run(self, cargo: Sequence[Cargo]) -> None:
+        """Run one train; whatever happens, each passenger gets an answer."""
+        self._number += 1
+        number = self._number
+        names = tuple(item.task_id for item in cargo)
+        self._bus.emit(ev.TrainDeparted(at=self._bus.clock(), train=number, tasks=names))
+        try:
+            result = await self._train.land(
+                cargo, also=self._failed(), on_step=lambda stage, detail: self._moved(number, stage, detail)
+            )
+        except TaskyardError as error:
+            result = TrainResult(problem=str(error))
+        except Exception as error:
+            result = TrainResult(problem=f"{type(error).__name__}: {error}")
+        await self._arrived(number, result)
+        self._answer(number, cargo, result)
+
+    def _moved(self, number: int, stage: str, detail: str) -> None:
+        self._bus.emit(ev.TrainMoved(at=self._bus.clock(), train=number, stage=stage, detail=detail))
+
+    async def _arrived(self, number: int, result: TrainResult) -> None:
+        if result.pushed:
+            await self._bus.commit(
+                ev.Pushed(at=self._bus.clock(), train=number, ref=self._train.target, tip=result.tip)
+            )
+        self._bus.emit(
+            ev.TrainArrived(
+                at=self._bus.clock(),
+                train=number,
+                landed=tuple(item.task_id for item in result.landed),
+                sent_back=tuple(item.task_id for item in result.returned),
+                tip=result.tip,
+                problem=result.problem,
+            )
+        )
+
+    def _answer(self, number: int, cargo: Sequence[Cargo], result: TrainResult) -> None:
+        answers: dict[str, Answer] = {item.task_id: Landed(item.commit, number) for item in result.landed}
+        for item in result.returned:
+            answers[item.task_id] = SentBack(item.reason, item.feedback, item.other, item.paths)
+        for member in cargo:
+            waiter = self._waiters.get(member.task_id)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(
+                    answers.get(member.task_id) or Kept(result.problem or "the train did not land it")
+                )

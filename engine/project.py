@@ -1,0 +1,98 @@
+"""Look at a project before a run: repository, board, settings and endpoint. Nothing here writes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.board import Board, Diagnostic, parse_board, read_board
+from engine.errors import BoardError, LLMError, PreflightError
+from engine.git.preflight import Preflight, preflight
+from engine.git.repository import Repository
+from engine.llm.client import ModelClient
+from engine.model import BoardStatus, Task
+from engine.settings import Settings
+
+
+class Project(msgspec.Struct, frozen=True):
+    """A project that a run can start from. `board_path` is the board's path in the repository.
+
+    `tasks` are the rows that can run and those that have landed; `refused` says why the others cannot.
+    """
+
+    settings: Settings
+    repository: Repository
+    preflight: Preflight
+    board: Board
+    board_path: str
+    tasks: tuple[Task, ...]
+    refused: tuple[Diagnostic, ...]
+
+
+async def open_project(settings: Settings, environ: Mapping[str, str]) -> Project:
+    """Check everything a run needs; raises UsageError with one line that says what to mend."""
+    repository = await Repository.open(settings.root, environ=environ)
+    found = await preflight(repository, settings.git)
+    board = read_board(settings.run.board)
+    board_path = _inside(settings.run.board, repository.root)
+    landed = await _landed_rows(repository, found, board_path, board)
+    unchecked = () if settings.verify.command else tuple(task for task in board.runnable if task.command is None)
+    refused = (
+        *(diagnostic for diagnostic in board.diagnostics if diagnostic.severity == "error"),
+        *(Diagnostic(task.line, "error", _NO_CHECK.format(task.id), task.id) for task in unchecked),
+    )
+    names = {task.id for task in unchecked}
+    runnable = [task for task in board.runnable if task.id not in names and not names.intersection(task.after)]
+    tasks = tuple(
+        replace(task, status=BoardStatus.LANDED) if task.id in landed else task
+        for task in board.tasks
+        if task.id in landed or task in runnable
+    )
+    if not tasks:
+        raise BoardError(_nothing(board, refused), "mend the board, then run again")
+    return Project(settings, repository, found, board, board_path, tasks, refused)
+
+
+_NO_CHECK = "{} has no verification command: put one into its Verification cell in backticks, or set [verify] command"
+
+
+def _nothing(board: Board, refused: tuple[Diagnostic, ...]) -> str:
+    if not refused:
+        return f"{board.path} has no tasks"
+    more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+    return f"nothing on {board.path} can run: {refused[0]}{more}"
+
+
+def _inside(board: Path, root: Path) -> str:
+    try:
+        return board.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        raise BoardError(f"the board {board} is outside the repository {root}", "keep it in the repository") from None
+
+
+async def _landed_rows(
+    repository: Repository, found: Preflight, board_path: str, board: Board
+) -> frozenset[str]:
+    """The tasks that have landed: by this checkout's board, or by that of the target branch, which may be ahead."""
+    landed = {task.id for task in board.tasks if task.status is BoardStatus.LANDED}
+    if found.tip:
+        result = await repository.run("cat-file", "blob", f"{found.tip}:{board_path}", check=False)
+        if result.status == 0:
+            try:
+                there = parse_board(result.stdout.encode("utf-8", "surrogateescape"), board.path)
+            except BoardError:
+                there = None
+            if there is not None:
+                landed |= {task.id for task in there.tasks if task.status is BoardStatus.LANDED}
+    return frozenset(landed)
+
+
+async def check_endpoint(client: ModelClient) -> None:
+    """Find out before the run whether models can be asked; raises PreflightError."""
+    try:
+        await client.check()
+    except LLMError as error:
+        raise PreflightError(error.message, error.hint) from error
