@@ -31,6 +31,9 @@ class Batches(Protocol):
     async def submit(self, request: ModelRequest, call: str) -> ModelAnswer:
         """Wait for the request's own answer. Raises LLMError."""
 
+    def stored(self, request: ModelRequest) -> None:
+        """Hear that the answer is on disk, so that no restart has to ask the batch for it."""
+
 
 class CallRecord(msgspec.Struct, frozen=True):
     """What `record` of a call names: the exact request and answer, as JSON."""
@@ -103,6 +106,8 @@ class ModelCalls:
         await self._bus.commit(
             self._answered(attempt, request, call, answer, hit, self._monotonic() - start, record)
         )
+        if self._batches is not None and request.lane is Lane.ECONOMY:
+            self._batches.stored(request)
         return answer
 
     async def _call(

@@ -71,6 +71,7 @@ class _Item:
     hold: Hold | None = None
     waiters: int = 0
     queued: bool = False
+    stored: bool = False
 
 
 class LLMBatcher:
@@ -148,6 +149,8 @@ class LLMBatcher:
         A batch is ended, and no restart asks for it again, once all of its answers are.
         """
         custom_id = custom_id_of(request)
+        if custom_id in self._items:  # its batch of an earlier process is not read yet
+            self._items[custom_id].stored = True
         for batch, unstored in list(self._unstored.items()):
             unstored.discard(custom_id)
             self._end(batch)
@@ -355,7 +358,9 @@ class LLMBatcher:
         if item is None or item.future.done():
             return
         self._resolve(item, result)
-        if isinstance(result, ModelAnswer):
+        if item.stored:
+            del self._items[custom_id]
+        elif isinstance(result, ModelAnswer):
             self._unstored.setdefault(batch, set()).add(custom_id)
             self._count(answered=1, tokens=result.usage.total)
         else:

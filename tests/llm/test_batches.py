@@ -335,6 +335,20 @@ async def test_an_answer_of_an_earlier_process_is_used_once_and_booked_once(
     assert budget.reserved == pytest.approx(0.0)
 
 
+async def test_a_restart_that_has_all_answers_already_ends_the_batch(
+    simulate: Simulate, batch: Any, journal: Journal
+) -> None:
+    simulator = simulate(scenario())
+    await ask(batch(simulator), 1, 2)  # and killed before it could say that they are stored
+    second = batch(simulator)
+    second.resume(tuple(journal.manifests.values()))
+    second.stored(request("T1"))
+    second.stored(request("T2"))
+    await until(lambda: journal.ends)
+    assert journal.ends == [(simulator.stats().batches[0], 2, 0)]
+    assert second.stats.answered == 0
+
+
 async def test_a_batch_the_service_has_forgotten_is_asked_for_singly(simulate: Simulate, batch: Any) -> None:
     simulator = simulate(scenario())
     batcher = batch(simulator)
