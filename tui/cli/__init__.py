@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from engine.errors import TaskyardError
-from tui.cli import cache, demo, doctor, history, init, look, run, simulate
+from tui.cli import cache, demo, doctor, history, init, look, run, simulate, worktrees
 from tui.cli.console import BROKEN_PIPE, complain, flush, give_up_stdout, tolerate_any_text
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command("status")(look.status)
 app.command("doctor")(doctor.doctor)
 app.add_typer(cache.app, name="cache")
 app.add_typer(history.app, name="history")
+app.command("worktrees")(worktrees.worktrees)
 app.command("simulate")(simulate.simulate)
 
 

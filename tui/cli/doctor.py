@@ -135,13 +135,13 @@ async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator
 
     try:
         repository = await Repository.open(place.root, environ=environ)
-        found = await preflight(repository, place.settings.git)
+        git = place.settings.git
+        found = await preflight(repository, remote=git.remote, target=git.target, timeout=git.timeout)
     except TaskyardError as error:
         yield _of_error("repository", error)
         return
-    target = place.settings.git.target
     where = f"pushed to {found.remote}" if found.remote else "kept local, for there is no remote"
-    yield Finding("ok", "repository", f"{place.root}: work lands on {target}, {where}")
+    yield Finding("ok", "repository", f"{place.root}: work lands on {found.target}, {where}")
     for notice in found.notices:
         yield Finding("warning", "repository", notice)
 

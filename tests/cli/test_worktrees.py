@@ -1,0 +1,63 @@
+"""`worktrees` over real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.paths import StatePaths
+from tests.sample_repository import SampleRepository
+from tui.cli import main
+
+Repo = Callable[..., SampleRepository]
+
+
+def test_worktrees_are_listed_with_what_has_not_landed(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = repo()
+    monkeypatch.chdir(project.path)
+    assert main(["worktrees"]) == 0
+    assert capsys.readouterr().out == "there are no worktrees\n"
+
+    folder = StatePaths.of(project.path / ".git", os.environ).worktrees
+    project.git("worktree", "add", "--quiet", "-b", "task/T1", str(folder / "T1"))
+    project.git("commit", "--quiet", "--allow-empty", "--message", "Work", at=folder / "T1")
+    (folder / "T1" / "new.txt").write_text("unfinished")
+    commit = project.git("rev-parse", "task/T1")
+    _, row = (_lines(capsys))[:2]
+    assert row.split() == ["task/T1", commit[:7], "1", "1", str(folder / "T1")]
+
+    project.git("push", "--quiet", "origin", "task/T1:taskyard/board")
+    subprocess.run(["rm", "-r", str(folder / "T1")], check=True)
+    (folder / "T2.lost-1").mkdir()
+    assert main(["worktrees", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    [found] = report["worktrees"]
+    assert (found["branch"], found["unlanded"], found["missing"]) == ("task/T1", 0, True)
+    assert report["set_aside"] == [str(folder / "T2.lost-1")]
+    lines = _lines(capsys)
+    assert lines[1].endswith("T1 (gone)")
+    assert lines[2] == f"set aside, since git no longer knows it: {folder / 'T2.lost-1'}"
+
+
+def _lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert main(["worktrees"]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_without_a_remote_the_checkout_is_what_counts(
+    tmp_path: Path, repo: Repo, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = repo()
+    project.git("remote", "remove", "origin")
+    monkeypatch.chdir(project.path)
+    folder = StatePaths.of(project.path / ".git", os.environ).worktrees
+    project.git("worktree", "add", "--quiet", "-b", "task/T1", str(folder / "T1"))
+    row = _lines(capsys)[1]
+    assert row.split()[2:4] == ["0", "0"]
