@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from engine.errors import RateLimitedError, StoreError
+from engine.store import cache_key, connection
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
 
 
@@ -63,4 +74,510 @@ async def test_eight_at_once_make_one_computation(path: Path) -> None:
     assert len(compute.calls) == 1
     assert sorted(hit for _, hit in answers) == [False] + [True] * 7
     assert (cache.stats().hits, cache.stats().misses, cache.stats().tokens_saved) == (7, 1, 70)
+    cache.close()
+
+
+# Keys
+
+
+def test_whatever_changes_the_answer_changes_the_key() -> None:
+    request = {
+        "max_tokens": 1000,
+        "thinking": None,
+        "tools": [{"name": "edit"}],
+        "prompt": "a\n",
+        "tree": "t1",
+    }
+    changed = [
+        {"max_tokens": 1001},
+        {"thinking": {"budget": 1}},
+        {"tools": [{"name": "edit", "description": ""}]},
+        {"prompt": "a\r\n"},
+        {"prompt": "a\n "},
+        {"tree": "t2"},
+        {"a parameter nobody knew": 0},
+        {"max_tokens": 1000.0},
+    ]
+    digests = {digest({**request, **change}) for change in changed}
+    assert len(digests) == len(changed)
+    assert digest(request) not in digests
+    assert digest(dict(reversed(request.items()))) == digest(request)
+    # Two forms of one word are two prompts: the model may answer them differently.
+    assert digest("\u00e9") != digest("e\u0301")
+    assert digest(True) != digest(1) != digest("1") != digest(None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.nan,
+        math.inf,
+        {1: "a"},
+        {None: 1},
+        {1, 2},
+        b"x",
+        object(),
+        {"deep": [{"er": {1}}]},
+        "\ud800",
+        [1, -math.inf],
+    ],
+)
+def test_what_has_no_exact_json_form_is_refused(value: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        digest(value)
+
+
+def test_fields_of_a_key_cannot_run_into_each_other() -> None:
+    keys = [
+        CacheKey("ab", "c", "d", "e"),
+        CacheKey("a", "bc", "d", "e"),
+        CacheKey('a","b', "c", "d", "e"),
+        CacheKey("a", 'b","c', "d", "e"),
+        CacheKey("ab", "c", "de", ""),
+    ]
+    assert len({key.digest for key in keys}) == len(keys)
+
+
+@pytest.mark.parametrize("task", ["../../etc/passwd", "a/b", "CON", "", "漢字" * 200, "a\0b"])
+def test_any_task_id_is_just_an_id(path: Path, task: str) -> None:
+    cache = ResultCache(path)
+    cache.set(key(task=task), b"v").result()
+    assert cache.get(key(task=task)) == b"v"
+    assert cache.entries()[0].key.task_id == task
+    cache.close()
+    assert os.listdir(path.parent) == ["cache.db"]
+
+
+def test_the_same_input_for_another_model_or_task_or_activity_is_a_miss(path: Path) -> None:
+    cache = ResultCache(path)
+    cache.set(key(), b"v").result()
+    assert cache.get(key(model="other")) is None
+    assert cache.stats().last_miss == "judge T1: another model"
+    assert cache.get(key(2)) is None
+    assert cache.stats().last_miss == "judge T1: the input changed"
+    assert cache.get(key(task="T2")) is None
+    assert cache.stats().last_miss == "judge T2: first time"
+    assert cache.get(key(activity="plan")) is None
+    assert cache.get(key()) == b"v"
+    assert (cache.stats().hits, cache.stats().misses, cache.stats().hit_rate) == (1, 4, 0.2)
+    cache.close()
+
+
+def test_an_entry_of_an_older_format_is_a_miss(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = ResultCache(path)
+    cache.set(key(), b"old form").result()
+    monkeypatch.setattr(cache_key, "FORMAT", cache_key.FORMAT + 1)
+    assert cache.get(key()) is None
+    cache.set(key(), b"new form").result()
+    assert cache.get(key()) == b"new form"
+    cache.close()
+
+
+# Who computes
+
+
+async def test_an_error_is_passed_on_and_never_stored(path: Path) -> None:
+    cache = ResultCache(path)
+    gate, calls = asyncio.Event(), []
+
+    async def refused() -> Computed:
+        calls.append(1)
+        await gate.wait()
+        raise RateLimitedError("429", retry_after=3.0)
+
+    waiting = [asyncio.create_task(cache.get_or_compute(key(), refused)) for _ in range(3)]
+    while not calls:
+        await asyncio.sleep(0)
+    gate.set()
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [RateLimitedError] * 3
+    assert len(calls) == 1
+    assert await cache.get_or_compute(key(), answer(b"fresh")) == (b"fresh", False)
+    cache.close()
+
+
+async def test_a_result_that_is_not_bytes_is_an_error_and_not_stored(path: Path) -> None:
+    cache = ResultCache(path)
+    with pytest.raises(TypeError, match="only bytes"):
+        await cache.get_or_compute(key(), answer("text"))
+    assert cache.stats().entries == 0
+    assert await cache.get_or_compute(key(), answer(b"bytes")) == (b"bytes", False)
+    cache.close()
+
+
+async def test_when_the_one_who_computes_is_cancelled_the_next_one_does(path: Path) -> None:
+    cache = ResultCache(path)
+    started = []
+
+    async def never() -> Computed:
+        started.append(1)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    leader = asyncio.create_task(cache.get_or_compute(key(), never))
+    while not started:
+        await asyncio.sleep(0)
+    compute = answer()
+    followers = [asyncio.create_task(cache.get_or_compute(key(), compute)) for _ in range(3)]
+    await asyncio.sleep(0)
+    followers[0].cancel()
+    leader.cancel()
+    answers = await asyncio.gather(leader, *followers, return_exceptions=True)
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert isinstance(answers[1], asyncio.CancelledError)
+    assert sorted(answers[2:]) == [(b"yes", False), (b"yes", True)]
+    assert len(compute.calls) == 1
+    cache.close()
+
+
+async def test_an_answer_is_committed_before_it_is_given_back(path: Path) -> None:
+    cache, other = ResultCache(path), ResultCache(path)
+    await cache.get_or_compute(key(), answer(b"paid for"))
+    assert other.get(key()) == b"paid for"
+    cache.close()
+    other.close()
+
+
+COMPUTE = """
+import asyncio, sys
+from pathlib import Path
+from engine.store.cache import CacheKey, Computed, ResultCache, digest
+cache = ResultCache(Path(sys.argv[1]))
+mode = sys.argv[2]
+async def compute():
+    with open(sys.argv[1] + ".calls", "a") as file:
+        file.write("called\\n")
+    print("computing", flush=True)
+    if mode == "hang":
+        await asyncio.sleep(1000)
+    await asyncio.sleep(0.3)
+    return Computed(b"yes", tokens=5)
+print("ready", flush=True)
+input()
+value, hit = asyncio.run(cache.get_or_compute(CacheKey("judge", "T1", digest("1"), "m"), compute))
+print(value.decode(), hit, cache.stats().tokens_saved, flush=True)
+cache.close()
+"""
+
+
+def start(code: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_three_processes_that_ask_at_once_make_one_computation(path: Path) -> None:
+    children = [start(COMPUTE, path, "answer") for _ in range(3)]
+    for child in children:
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        child.stdin.write("\n")
+        child.stdin.flush()
+    answers = sorted(child.communicate(timeout=30)[0].replace("computing\n", "") for child in children)
+    assert answers == ["yes False 0\n", "yes True 5\n", "yes True 5\n"]
+    assert Path(f"{path}.calls").read_text() == "called\n"
+
+
+async def test_a_computer_that_was_killed_is_replaced_at_once(path: Path) -> None:
+    child = start(COMPUTE, path, "hang")
+    child.stdin.write("\n")
+    child.stdin.flush()
+    assert [child.stdout.readline() for _ in range(2)] == ["ready\n", "computing\n"]
+    cache = ResultCache(path, lease=1000.0)
+    compute = answer(b"mine")
+    waiting = asyncio.create_task(cache.get_or_compute(key(), compute))
+    done, _ = await asyncio.wait([waiting], timeout=0.2)
+    assert not done
+    assert not compute.calls
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert await asyncio.wait_for(waiting, 5) == (b"mine", False)
+    cache.close()
+
+
+async def test_a_silent_computer_on_another_host_is_replaced_when_its_lease_lapses(path: Path) -> None:
+    clock = Clock()
+    cache = ResultCache(path, clock=clock)
+    lease = (key().digest, "somebody", "elsewhere", 1, "boot:1", clock.now + 30)
+    cache._database.submit(lambda c: c.execute("INSERT INTO leases VALUES(?, ?, ?, ?, ?, ?)", lease)).result()
+    compute = answer()
+    waiting = asyncio.create_task(cache.get_or_compute(key(), compute))
+    done, _ = await asyncio.wait([waiting], timeout=0.1)
+    assert not done
+    clock.now += 31
+    assert await asyncio.wait_for(waiting, 5) == (b"yes", False)
+    cache.close()
+
+
+async def test_a_long_computation_keeps_its_lease(path: Path) -> None:
+    mine, theirs = ResultCache(path, lease=0.15), ResultCache(path, lease=0.15)
+    gate = asyncio.Event()
+
+    async def long() -> Computed:
+        await gate.wait()
+        return Computed(b"long")
+
+    compute = answer(b"short")
+    first = asyncio.create_task(mine.get_or_compute(key(), long))
+    while not mine._database.read(lambda c: c.execute("SELECT count(*) FROM leases").get):
+        await asyncio.sleep(0.001)
+    second = asyncio.create_task(theirs.get_or_compute(key(), compute))
+    done, _ = await asyncio.wait([first, second], timeout=0.6)
+    assert not done
+    gate.set()
+    assert await first == (b"long", False)
+    assert await second == (b"long", True)
+    assert not compute.calls
+    mine.close()
+    theirs.close()
+
+
+SHARE = """
+import random, sys
+from pathlib import Path
+from engine.store.cache import CacheKey, ResultCache, digest
+cache = ResultCache(Path(sys.argv[1]), max_entries=50)
+generator = random.Random(int(sys.argv[2]))
+for _ in range(300):
+    key = CacheKey("a", "t", digest(generator.randrange(100)), "m")
+    value = cache.get(key)
+    assert value in (None, key.input_hash.encode()), value
+    assert cache.set(key, key.input_hash.encode()).result(), cache.stats().disabled
+stats = cache.stats()
+assert not stats.disabled, stats
+cache.close()
+print(stats.hits, stats.misses, stats.evictions)
+"""
+
+
+def test_two_processes_write_without_getting_in_each_others_way(path: Path) -> None:
+    children = [start(SHARE, path, seed) for seed in (1, 2)]
+    figures = [[int(word) for word in child.communicate(timeout=30)[0].split()] for child in children]
+    cache = ResultCache(path, max_entries=50)
+    life = cache.lifetime_stats()
+    assert life.entries == cache._database.read(lambda c: c.execute("SELECT count(*) FROM bodies").get) <= 50
+    assert [life.hits, life.misses, life.evictions] == [sum(column) for column in zip(*figures, strict=True)]
+    cache.close()
+
+
+# What stays, and what goes
+
+
+def test_the_least_recently_used_leaves_and_does_not_come_back_after_a_restart(path: Path) -> None:
+    cache = ResultCache(path, max_entries=3)
+    for n in range(3):
+        cache.set(key(n), b"%d" % n).result()
+    assert cache.get(key(0)) == b"0"
+    cache.set(key(3), b"3").result()
+    assert cache.stats().evictions == 1
+    cache.close()
+    cache = ResultCache(path, max_entries=3)
+    assert [cache.get(key(n)) for n in range(4)] == [b"0", None, b"2", b"3"]
+    # The order of use survived, too: 2 is now the oldest but for the uses just made.
+    assert [entry.key for entry in cache.entries()] == [key(3), key(0), key(2)]
+    cache.close()
+
+
+def test_the_byte_limit_holds_by_itself(path: Path) -> None:
+    cache = ResultCache(path, max_bytes=10_000)
+    for n in range(200):
+        cache.set(key(n), bytes(500))
+        assert cache.stats().bytes <= 10_000
+    cache.close()
+    cache = ResultCache(path, max_bytes=2_000)
+    assert not cache.set(key("big"), bytes(2_001)).result()
+    assert cache.set(key("fits"), bytes(1_900)).result()
+    assert cache.stats().bytes <= 2_000
+    assert cache.get(key("fits")) == bytes(1_900)
+    assert cache.get(key("big")) is None
+    cache.close()
+
+
+def test_an_entry_lives_as_long_as_its_ttl(path: Path) -> None:
+    clock = Clock()
+    cache = ResultCache(path, ttl=10, clock=clock)
+    cache.set(key(), b"v").result()
+    clock.now += 9.9
+    assert cache.get(key()) == b"v"  # A use does not make it younger.
+    clock.now += 0.1
+    assert cache.get(key()) is None
+    assert cache.get(key()) is None
+    cache._database.flush()
+    assert (cache.stats().expirations, cache.stats().entries, cache.stats().evictions) == (1, 0, 0)
+    cache.set(key(), b"w").result()
+    assert cache.get(key()) == b"w"
+    cache.close()
+
+
+def test_invalidation_forgets_exactly_what_it_names(path: Path) -> None:
+    cache = ResultCache(path)
+    keys = [key(task=task, activity=activity) for task in ("T1", "T2") for activity in ("plan", "judge")]
+    for each in keys:
+        cache.set(each, b"v")
+    assert cache.invalidate(keys[0]) == 1
+    assert cache.get(keys[0]) is None
+    assert cache.invalidate(keys[0]) == 0
+    assert cache.invalidate_activity("judge") == 2
+    assert [entry.key for entry in cache.entries()] == [keys[2]]
+    assert cache.entries(task="T1") == ()
+    assert cache.entries(task="T2", activity="plan", model="m")[0].bytes == 1
+    assert cache.invalidate_task("T2") == 1
+    cache.set(keys[0], b"v")
+    assert cache.clear() == 1
+    stats = cache.stats()
+    assert (stats.entries, stats.bytes, stats.evictions) == (0, 0, 0)
+    cache.close()
+
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("get"), st.integers(0, 6), st.just(0)),
+        st.tuples(st.just("set"), st.integers(0, 6), st.integers(1, 30)),
+        st.tuples(st.just("wait"), st.integers(1, 15), st.just(0)),
+        st.tuples(st.just("invalidate"), st.integers(0, 6), st.just(0)),
+        st.tuples(st.just("restart"), st.just(0), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+class NaiveCache:
+    """What the cache should do, in the plainest words."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
+        self.hits = self.misses = self.evictions = self.expirations = 0
+
+    def get(self, n: int, now: float) -> bytes | None:
+        if n in self.entries and self.entries[n][1] <= now:
+            del self.entries[n]
+            self.expirations += 1
+        if n not in self.entries:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self.entries.move_to_end(n)
+        return self.entries[n][0]
+
+    def set(self, n: int, value: bytes, now: float) -> None:
+        self.entries.pop(n, None)
+        self.entries[n] = (value, now + 20)
+        if self.over():
+            for old in [n for n, (_, expires) in self.entries.items() if expires <= now]:
+                del self.entries[old]
+                self.expirations += 1
+        while self.over():
+            self.entries.popitem(last=False)
+            self.evictions += 1
+
+    def over(self) -> bool:
+        return len(self.entries) > 4 or self.bytes > 60
+
+    @property
+    def bytes(self) -> int:
+        return sum(len(value) for value, _ in self.entries.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(operations)
+def test_it_does_what_a_naive_cache_does(steps: list[tuple[str, int, int]]) -> None:
+    clock, naive = Clock(), NaiveCache()
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"max_entries": 4, "max_bytes": 60, "ttl": 20, "clock": clock}
+        cache = ResultCache(Path(folder, "cache.db"), **options)
+        for number, (what, n, size) in enumerate(steps):
+            if what == "get":
+                assert cache.get(key(n)) == naive.get(n, clock.now)
+            elif what == "set":
+                value = bytes([number % 256]) * size
+                assert cache.set(key(n), value).result()
+                naive.set(n, value, clock.now)
+            elif what == "wait":
+                clock.now += n
+            elif what == "invalidate":
+                assert cache.invalidate(key(n)) == (naive.entries.pop(n, None) is not None)
+            else:
+                cache.close()
+                cache = ResultCache(Path(folder, "cache.db"), **options)
+            cache._database.flush()
+            stats = cache.lifetime_stats()
+            assert (stats.entries, stats.bytes) == (len(naive.entries), naive.bytes)
+            assert (stats.hits, stats.misses) == (naive.hits, naive.misses)
+            assert (stats.evictions, stats.expirations) == (naive.evictions, naive.expirations)
+        cache.close()
+
+
+# When the file cannot be used
+
+
+async def test_a_full_disk_leaves_the_run_uncached_says_so_and_ends_when_there_is_space(path: Path) -> None:
+    clock = Clock()
+    cache = ResultCache(path, clock=clock)
+    await cache.put(key(1), b"before")
+    pages = cache._database.read(lambda c: c.pragma("page_count"))
+    full = f"PRAGMA max_page_count={pages + 2}"
+    cache._database.submit(lambda c: c.execute(full).fetchall()).result()
+    compute = answer(bytes(100_000))
+    assert await cache.get_or_compute(key(2), compute) == (bytes(100_000), False)
+    assert "disk is full" in cache.stats().disabled
+    assert cache.get(key(1)) == b"before"
+    assert not await cache.put(key(3), b"small")  # Not even tried.
+    assert await cache.get_or_compute(key(2), compute) == (bytes(100_000), False)
+    assert len(compute.calls) == 2
+    cache._database.submit(lambda c: c.execute("PRAGMA max_page_count=1000000").fetchall()).result()
+    clock.now += 61
+    assert await cache.put(key(3), b"small")
+    assert cache.stats().disabled == ""
+    cache.close()
+
+
+async def test_a_place_that_cannot_be_written_leaves_the_run_uncached_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    cache = ResultCache(tmp_path / "file" / "cache.db")
+    assert "cannot be used" in cache.stats().disabled
+    assert await cache.get_or_compute(key(), answer()) == (b"yes", False)
+    assert cache.get(key()) is None
+    with pytest.raises(StoreError, match="cannot be used"):
+        cache.clear()
+    cache.close()
+
+
+def test_a_value_that_is_not_what_was_stored_is_a_miss_and_leaves(path: Path) -> None:
+    cache = ResultCache(path)
+    cache.set(key(), b"the value").result()
+    cache._database.submit(
+        lambda c: c.execute("UPDATE bodies SET value = CAST('the valuf' AS BLOB)")
+    ).result()
+    assert cache.get(key()) is None
+    cache._database.flush()
+    assert (cache.stats().damaged, cache.stats().entries, cache.stats().misses) == (1, 0, 1)
+    cache.set(key(), b"the value").result()
+    assert cache.get(key()) == b"the value"
+    cache.close()
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_damaged_file_is_set_aside_when_it_is_opened_or_when_it_is_met(
+    path: Path, checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ResultCache(path)
+    for n in range(2000):
+        cache.set(key(n), os.urandom(200))
+    cache.close()
+    data = bytearray(path.read_bytes())
+    data[20 * 4096 : len(data) - 4096] = bytes(len(data) - 21 * 4096)
+    path.write_bytes(data)
+    if not checked:
+        monkeypatch.setattr(connection, "CHECKED_BYTES", 0)
+    cache = ResultCache(path)
+    for n in range(100):
+        cache.get(key(n))
+    assert cache.set_aside == path.with_name("cache.db.corrupt-1")
+    assert cache.set(key(), b"v").result()
+    assert cache.get(key()) == b"v"
+    assert cache.stats().disabled == ""
     cache.close()
