@@ -55,9 +55,8 @@ def make_demo(directory: Path, *, tasks: int = CART_TASKS, fast: bool = False) -
     `tasks` below 14 keeps the first ones, above it adds simple ones in both lanes; `fast` makes the simulated model
     ten times faster. Raises `PreflightError` when the directory holds a demo already, or cannot be written.
     """
-    root, remote = directory / "cartwright", directory / "cartwright.git"
-    demo = DemoProject(root, remote, root / _BOARD, root / _SETTINGS, directory / "scenario.toml")
-    if root.exists() or remote.exists():
+    demo = _layout(directory)
+    if demo.root.exists() or demo.remote.exists():
         raise PreflightError(
             f"{directory} holds a demo already", "name another directory, or remove that one"
         )
@@ -69,6 +68,20 @@ def make_demo(directory: Path, *, tasks: int = CART_TASKS, fast: bool = False) -
         ) from error
     _commit(demo)
     return demo
+
+
+def find_demo(directory: Path) -> DemoProject | None:
+    """Give the project that `make_demo` made in `directory`, or None when there is none (or only the start of one)."""
+    demo = _layout(directory)
+    # The push of the first branch is the last thing that making it does.
+    return demo if (demo.remote / "refs" / "heads" / "main").is_file() else None
+
+
+def _layout(directory: Path) -> DemoProject:
+    root = directory / "cartwright"
+    return DemoProject(
+        root, directory / "cartwright.git", root / _BOARD, root / _SETTINGS, directory / "scenario.toml"
+    )
 
 
 def _write_files(demo: DemoProject, tasks: int, fast: bool) -> None:

@@ -39,14 +39,14 @@ def demo(
 
     The model is simulated: it needs no key and costs nothing, and nothing of yours is touched.
     """
-    from engine.demo import make_demo, open_demo
-
+    from engine.demo import find_demo, make_demo
     from engine.llm.simulator import Simulator, load_scenario
 
     with _folder(keep) as folder:
-        project = open_demo(folder) if _is_demo(folder) else make_demo(folder, tasks=tasks)
+        project = find_demo(folder) or make_demo(folder, tasks=tasks, fast=fast)
+        script = load_scenario(project.scenario)
         environ = _environment(folder)
-        with Simulator(load_scenario(project.scenario_path), pace=FAST_PACE if fast else 1.0) as simulator:
+        with Simulator(script, pace=(FAST_PACE if fast else 1.0) / script.pace) as simulator:
             overrides = {
                 "llm.base_url": simulator.url,
                 "run.max_concurrency": max_concurrency,
@@ -75,6 +75,8 @@ def _environment(folder: Path) -> dict[str, str]:
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     """The folder for the demo: `keep`, or a temporary one that goes at the end."""
+    from engine.demo import find_demo
+
     if keep is None:
         folder = Path(tempfile.mkdtemp(prefix="taskyard-demo-"))
         try:
@@ -82,13 +84,9 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return
-    if keep.exists() and not _is_demo(keep) and (not keep.is_dir() or any(keep.iterdir())):
+    if keep.exists() and find_demo(keep) is None and (not keep.is_dir() or any(keep.iterdir())):
         raise UsageError(f"{keep} is not empty", "name a new folder, or one that an earlier demo was kept in")
     yield keep.absolute()
-
-
-def _is_demo(folder: Path) -> bool:
-    return (folder / "scenario.toml").is_file()
 
 
 def _tell_what_is_left(place: Place, remote: Path, folder: Path) -> None:
@@ -96,4 +94,7 @@ def _tell_what_is_left(place: Place, remote: Path, folder: Path) -> None:
     say(f"kept in {folder}")
     say(f"  project  {place.root}")
     say(f"  landed   git -C {remote} log --oneline {place.settings.git.target}")
-    say(f"  again    taskyard demo --keep {folder}, or look around with `taskyard status` in the project")
+    say("  look     taskyard status, taskyard replay, taskyard lessons top: in the project")
+    say(
+        f"  again    taskyard demo --keep {folder}-again --cache-dir {place.paths.cache}   (asks the model nothing)"
+    )
