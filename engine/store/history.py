@@ -82,7 +82,8 @@ class HistoryStats(HistoryFigures, frozen=True):
 class MemoryInfo(msgspec.Struct, frozen=True):
     """What the history takes, in bytes: of this process's memory, of the database file, and of the archive.
 
-    `free` is the part of the file that deleted rows left and new ones will use.
+    `file` is its size once the WAL, which never grows beyond some megabytes, is folded into it; `free` the part of it
+    that deleted rows left and new ones will use.
     """
 
     resident: int
@@ -120,7 +121,7 @@ class HistoryPruner:
         added.add_done_callback(lambda _: self._prune_if_due())
         return added
 
-    def update(self, id: str, **changes: object) -> Future[TaskHistory]:
+    def update(self, id: str, /, **changes: object) -> Future[TaskHistory]:
         """Change fields of a live entry by name; gives the new entry once it is committed.
 
         Raises StoreError, through the future, for an unknown field, a value of the wrong type, or an entry that is not
@@ -237,14 +238,15 @@ class HistoryPruner:
     def memory_info(self) -> MemoryInfo:
         """What the history takes now, in bytes."""
         totals = self._database.read(table.totals)
-        path = self._database.path
-        page = self._database.read(lambda c: c.pragma("page_size") * c.pragma("freelist_count"))
+        page, pages, free = self._database.read(
+            lambda c: (c.pragma("page_size"), c.pragma("page_count"), c.pragma("freelist_count"))
+        )
         return MemoryInfo(
             resident=_resident_bytes(),
             entries=totals.bytes,
-            file=path.stat().st_size,
-            wal=_size(Path(f"{path}-wal")),
-            free=page,
+            file=page * pages,
+            wal=_size(Path(f"{self._database.path}-wal")),
+            free=page * free,
             archive=totals.archived_bytes,
         )
 

@@ -19,7 +19,7 @@ from engine.store.archive import SUFFIX, read_segment, remove_unfinished, segmen
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
-class TaskHistory(msgspec.Struct, frozen=True, kw_only=True):
+class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One execution of a task. `id` is unique over all runs, for instance `<run>/<task>/<times opened>`.
 
     Times are seconds since the epoch; `ended` is None while it runs. `usage` and `usd` are what it spent.
