@@ -32,7 +32,7 @@ class Recalled(msgspec.Struct, frozen=True):
     `built_on` names the tasks of the board whose changes the patch needs under it; `usage` and `usd` are what it cost.
     """
 
-    patch: str
+    patch: bytes
     plan: Plan
     verdict: Verdict
     summary: str

@@ -1,4 +1,4 @@
-"""The one way to a model for every role: the result cache first, then the budget, a batch or a single call, and the bill.
+"""The one way to a model for every role: the cache first, then the budget, a batch or a single call, and the bill.
 
 An answer is in the cache, on disk, before anything else hears of it: a crash after that costs no second call.
 """
@@ -9,30 +9,20 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from engine import events as ev
 from engine.activities import Attempt
 from engine.bus import Bus
-from engine.errors import BudgetReachedError, LLMError
+from engine.errors import BudgetReachedError, LLMError, RequestRejectedError
+from engine.llm.batches import LLMBatcher
 from engine.llm.client import ModelClient
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress
 from engine.model import AnswerSource, Lane
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
 
 KEY_FORMAT = 1
-
-
-class Batches(Protocol):
-    """What sends requests of the economy lane: many together, at half the price."""
-
-    async def submit(self, request: ModelRequest, call: str) -> ModelAnswer:
-        """Wait for the request's own answer. Raises LLMError."""
-
-    def stored(self, request: ModelRequest) -> None:
-        """Hear that the answer is on disk, so that no restart has to ask the batch for it."""
 
 
 class CallRecord(msgspec.Struct, frozen=True):
@@ -43,15 +33,19 @@ class CallRecord(msgspec.Struct, frozen=True):
 
 
 class ModelCalls:
-    """Ask models on behalf of attempts. `new_id` gives unique call ids; times are seconds."""
+    """Ask models on behalf of attempts.
+
+    `client` is None where no role is a model. `endpoint` names the service in cache keys; `new_id` gives unique ids.
+    """
 
     def __init__(
         self,
-        client: ModelClient,
+        client: ModelClient | None,
         cache: ResultCache,
         bus: Bus,
         *,
-        batches: Batches | None = None,
+        batches: LLMBatcher | None = None,
+        endpoint: str = "",
         new_id: Callable[[], str],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,6 +53,7 @@ class ModelCalls:
         self._cache = cache
         self._bus = bus
         self._batches = batches
+        self._endpoint = endpoint
         self._new_id = new_id
         self._monotonic = monotonic
 
@@ -84,7 +79,7 @@ class ModelCalls:
             input_hash=digest(
                 {
                     "format": KEY_FORMAT,
-                    "request": request.digest_input(self._client.endpoint_key),
+                    "request": request.digest_input(self._endpoint),
                     "base": base_tree,
                 }
             ),
@@ -93,7 +88,7 @@ class ModelCalls:
 
         async def compute() -> Computed:
             answer = await self._call(attempt, request, call, on_progress)
-            cost = self._client.cost_of(answer)
+            cost = self._model_client().cost_of(answer)
             return Computed(
                 msgspec.json.encode(answer),
                 tokens=answer.usage.total,
@@ -146,8 +141,8 @@ class ModelCalls:
         )
         try:
             if batches is not None:
-                return await batches.submit(request, call)
-            return await self._client.call(request, on_progress=on_progress, on_failure=failed)
+                return await batches.submit(request, on_failure=failed)
+            return await self._model_client().call(request, on_progress=on_progress, on_failure=failed)
         except BudgetReachedError as error:
             bus.emit(
                 ev.BudgetReached(
@@ -171,7 +166,7 @@ class ModelCalls:
         duration: float,
         record: str,
     ) -> ev.CallAnswered:
-        cost = self._client.cost_of(answer)
+        cost = self._model_client().cost_of(answer)
         source = AnswerSource.CACHE if hit else AnswerSource.BATCH if answer.batched else AnswerSource.CALL
         saved = 0.0
         if cost is not None:
@@ -190,6 +185,11 @@ class ModelCalls:
             duration=duration,
             record=record,
         )
+
+    def _model_client(self) -> ModelClient:
+        if self._client is None:
+            raise RequestRejectedError("no role is a model here", "set kind to anthropic for this role")
+        return self._client
 
     @staticmethod
     def _write_record(folder: Path, call: str, request: ModelRequest, answer: ModelAnswer) -> str:

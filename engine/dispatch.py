@@ -62,7 +62,7 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True, eq=False):
 
 
 class DispatchStats(msgspec.Struct, frozen=True):
-    """Sums over all tasks. Durations (seconds) are of completed and failed tasks, in slots; `execution_time` is wall."""
+    """Sums over all tasks. Durations (seconds in slots) are of completed and failed ones; `execution_time` is wall."""
 
     total: int
     waiting: int

@@ -121,8 +121,8 @@ class ProcessError(TaskyardError):
 class StageFailedError(TaskyardError):
     """A stage of an attempt ended badly; another attempt may do better.
 
-    `failure_type` is one word for the lesson (check_failed, verdict_refused, no_change, conflict, timeout …), `feedback`
-    what the next attempt is told, in full.
+    `failure_type` is one word for the lesson (check_failed, verdict_refused, no_change, conflict, timeout …),
+    `feedback` what the next attempt is told, in full.
     """
 
     def __init__(self, message: str, hint: str = "", *, failure_type: str, feedback: str = "") -> None:

@@ -32,7 +32,6 @@ from engine.model import (
     Verification,
 )
 
-
 NoticeLevel = Literal["info", "warning", "error"]
 
 
@@ -129,7 +128,8 @@ class RunFinished(Event, frozen=True, kw_only=True):
     """The last event of a run, and the last line of `run --json`. Scripts may rely on every field.
 
     `status`: landed (all), failed (some did not land), budget, interrupted. `blocked` counts tasks that never started
-    because one they wait for did not land. `tokens` by class; `duration_s` counts from the first start, over all resumes.
+    because one they wait for did not land. `tokens` by class; `duration_s` counts from the first start, over all
+    resumes.
     """
 
     status: Literal["landed", "failed", "budget", "interrupted"]
@@ -310,7 +310,7 @@ class CallStarted(Event, frozen=True, kw_only=True):
 
 
 class CallAnswered(Event, frozen=True, kw_only=True):
-    """An answer arrived. `usd` is None when the model's price is unknown; `usd_saved` is what caches and batches took off.
+    """An answer arrived. `usd` is None when the model's price is unknown; `usd_saved` is what was taken off it.
 
     `record` names the file that holds the exact prompt and answer.
     """

@@ -69,6 +69,7 @@ class Lander:
         self._failed = failed
         self._max_batch = max_batch
         self._max_age = max_age
+        self._marked: dict[str, BoardStatus] = {}
         self._waiters: dict[str, asyncio.Future[Answer]] = {}
         self._batcher: Batcher[Cargo] = Batcher(
             self._run, max_size=max_batch, max_age=max_age, max_executing=1, clock=bus.clock
@@ -100,6 +101,12 @@ class Lander:
         """Let the train leave now, because somebody asked for it."""
         self._batcher.depart()
 
+    async def mark(self, states: Mapping[str, BoardStatus]) -> None:
+        """Tell the board of states that no cargo brings along, by a train of its own if it does not know them yet."""
+        await self._batcher.flush()
+        if states and states != self._marked:
+            await self._run([])
+
     def figures(self) -> QueueFigures:
         """What waits for a train."""
         return QueueFigures(
@@ -112,18 +119,21 @@ class Lander:
 
     async def _run(self, cargo: Sequence[Cargo]) -> None:
         """Run one train; whatever happens, each passenger gets an answer."""
+        failed = dict(self._failed())
         self._number += 1
         number = self._number
         names = tuple(item.task_id for item in cargo)
         self._bus.emit(ev.TrainDeparted(at=self._bus.clock(), train=number, tasks=names))
         try:
             result = await self._train.land(
-                cargo, also=self._failed(), on_step=lambda stage, detail: self._moved(number, stage, detail)
+                cargo, also=failed, on_step=lambda stage, detail: self._moved(number, stage, detail)
             )
         except TaskyardError as error:
             result = TrainResult(problem=str(error))
         except Exception as error:
             result = TrainResult(problem=f"{type(error).__name__}: {error}")
+        if result.pushed:
+            self._marked = failed
         await self._arrived(number, result)
         self._answer(number, cargo, result)
 

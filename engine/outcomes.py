@@ -14,7 +14,7 @@ import msgspec
 from engine.activities import Recalled
 from engine.model import Task
 from engine.settings import Settings
-from engine.store.cache import CacheKey, ResultCache, digest
+from engine.store.cache import CacheKey, Json, ResultCache, digest
 
 OUTCOME_FORMAT = 1
 
@@ -34,7 +34,7 @@ class Outcomes:
     ) -> None:
         self._cache = cache
         self._tasks = {task.id: task for task in tasks}
-        self._basis = {
+        self._basis: dict[str, Json] = {
             "format": OUTCOME_FORMAT,
             "tree": tree,
             "prompts": prompts,
@@ -57,7 +57,7 @@ class Outcomes:
         )
 
     def _key(self, task: Task) -> CacheKey:
-        rows = [_row(self._tasks[name]) for name in sorted(self._closure(task))]
+        rows: list[Json] = [_row(self._tasks[name]) for name in sorted(self._closure(task))]
         return CacheKey(
             activity_type="outcome",
             task_id=task.id,
@@ -77,7 +77,7 @@ class Outcomes:
         return seen
 
 
-def _row(task: Task) -> dict[str, object]:
+def _row(task: Task) -> dict[str, Json]:
     """The row without what does not change the work: where it stands in the file, its state and priority."""
     row = _plain(task)
     for name in ("line", "status", "priority", "branch"):
@@ -85,8 +85,8 @@ def _row(task: Task) -> dict[str, object]:
     return row
 
 
-def _plain(value: object) -> dict[str, object]:
-    plain: dict[str, object] = msgspec.to_builtins(value, enc_hook=str)
+def _plain(value: object) -> dict[str, Json]:
+    plain: dict[str, Json] = msgspec.to_builtins(value, enc_hook=str)
     return plain
 
 

@@ -1,4 +1,7 @@
-"""Where a repository's state lies: databases, lessons, logs and archive in the git folder, worktrees outside the repository."""
+"""Where a repository's state lies.
+
+Databases, lessons, logs and archive lie in the git folder, worktrees outside the repository.
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Start(msgspec.Struct, frozen=True):
     """Where to begin: `Start()` for a fresh task, `Start.from_view` for one that was sent back or interrupted.
 
-    `attempt` is the number of the next attempt. `begun` is an attempt that was interrupted: it goes on over the same base
-    with the same words, so that every answer it has already got is found in the cache.
+    `attempt` is the number of the next attempt. `begun` is an attempt that was interrupted: it goes on over the same
+    base with the same words, so that every answer it has already got is found in the cache.
     """
 
     attempt: int = 1

@@ -35,17 +35,23 @@ class Project(msgspec.Struct, frozen=True):
 async def open_project(settings: Settings, environ: Mapping[str, str]) -> Project:
     """Check everything a run needs; raises UsageError with one line that says what to mend."""
     repository = await Repository.open(settings.root, environ=environ)
-    found = await preflight(repository, settings.git)
+    found = await preflight(
+        repository, remote=settings.git.remote, target=settings.git.target, timeout=settings.git.timeout
+    )
     board = read_board(settings.run.board)
     board_path = _inside(settings.run.board, repository.root)
     landed = await _landed_rows(repository, found, board_path, board)
-    unchecked = () if settings.verify.command else tuple(task for task in board.runnable if task.command is None)
+    unchecked = (
+        () if settings.verify.command else tuple(task for task in board.runnable if task.command is None)
+    )
     refused = (
         *(diagnostic for diagnostic in board.diagnostics if diagnostic.severity == "error"),
         *(Diagnostic(task.line, "error", _NO_CHECK.format(task.id), task.id) for task in unchecked),
     )
     names = {task.id for task in unchecked}
-    runnable = [task for task in board.runnable if task.id not in names and not names.intersection(task.after)]
+    runnable = [
+        task for task in board.runnable if task.id not in names and not names.intersection(task.after)
+    ]
     tasks = tuple(
         replace(task, status=BoardStatus.LANDED) if task.id in landed else task
         for task in board.tasks
@@ -56,7 +62,9 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     return Project(settings, repository, found, board, board_path, tasks, refused)
 
 
-_NO_CHECK = "{} has no verification command: put one into its Verification cell in backticks, or set [verify] command"
+_NO_CHECK = (
+    "{} has no verification command: put one into its Verification cell in backticks, or set [verify] command"
+)
 
 
 def _nothing(board: Board, refused: tuple[Diagnostic, ...]) -> str:
@@ -70,7 +78,9 @@ def _inside(board: Path, root: Path) -> str:
     try:
         return board.resolve().relative_to(root.resolve()).as_posix()
     except ValueError:
-        raise BoardError(f"the board {board} is outside the repository {root}", "keep it in the repository") from None
+        raise BoardError(
+            f"the board {board} is outside the repository {root}", "keep it in the repository"
+        ) from None
 
 
 async def _landed_rows(

@@ -128,6 +128,10 @@ class TemplateEngine:
         """List the compiled templates by name."""
         return tuple(sorted(self._entries))
 
+    def text(self, name: str) -> str:
+        """Give the text of a compiled template. Raises KeyError when there is none of this name."""
+        return self._entries[name].text
+
     def template_stats(self, name: str) -> TemplateStats | None:
         """Give the figures of one template, or None when there is none of this name."""
         entry = self._entries.get(name)
@@ -253,6 +257,10 @@ class PromptLibrary:
             self.engine.remove(name)
             changed.append(name)
         return Refreshed(tuple(sorted(changed)), tuple(problems))
+
+    def texts(self) -> dict[str, str]:
+        """Give the text of every prompt in use, by name."""
+        return {name: self.engine.text(name) for name in self.engine.names()}
 
     def render(self, name: str, /, **variables: object) -> str:
         """Render a prompt. Raises `TemplateError` naming file, line and what is missing."""

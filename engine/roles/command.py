@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class AgentReport(msgspec.Struct, frozen=True):
-    """What an agent command said. `usd` is None where the tool reports no cost; `complaint` is its own error, if any."""
+    """What an agent command said. `usd` is None where it reports no cost; `complaint` is its own error, if any."""
 
     text: str
     usage: Usage = Usage()

@@ -48,9 +48,10 @@ class RunCheck(msgspec.Struct, frozen=True, tag="run_check", tag_field="tool"):
     """Run the task's verification command and give its exit status and the end of its output."""
 
 
-_TYPES = (ListFiles, ReadFile, Search, WriteFile, EditFile, RunCheck)
-_BY_NAME = {str(kind.__struct_config__.tag): kind for kind in _TYPES}
 Call = ListFiles | ReadFile | Search | WriteFile | EditFile | RunCheck
+
+_TYPES: tuple[type[Call], ...] = (ListFiles, ReadFile, Search, WriteFile, EditFile, RunCheck)
+_BY_NAME: dict[str, type[Call]] = {str(kind.__struct_config__.tag): kind for kind in _TYPES}
 
 
 def tool_definitions() -> tuple[Tool, ...]:

@@ -8,7 +8,6 @@ always gives the same answer.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from engine.errors import TaskyardError

@@ -96,11 +96,15 @@ class GitSettings(msgspec.Struct, frozen=True, kw_only=True):
 class LLMSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The model service. `base_url` None leaves the choice to the SDK's own rules.
 
+    `endpoint` is what the service is called in cache keys (None: its address): give it a name when one service is
+    reached at changing addresses.
+
     `batch`: which lanes go through Message Batches (auto: economy). A batch leaves with `batch_size` requests, or
     when its oldest has waited for `batch_age`. `max_concurrency` bounds the calls to one class of models.
     """
 
     base_url: Text | None = None
+    endpoint: Text | None = None
     batch: Literal["off", "auto", "always"] = "auto"
     batch_size: Count = 1000
     batch_age: Duration = 5.0

@@ -1,0 +1,391 @@
+"""Put the parts of one run together over an opened project, and take them apart again in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine import events as ev
+from engine.batch_events import BatchEvents, manifests
+from engine.board import with_statuses
+from engine.bus import Bus
+from engine.calls import ModelCalls
+from engine.figures import QueueFigures
+from engine.gauges import Gauges
+from engine.git.train import Cargo, Checked, Landed, Train
+from engine.git.upstream import Upstream
+from engine.git.worktrees import Worktrees
+from engine.landing import Lander
+from engine.llm.batches import LLMBatcher
+from engine.llm.budget import Budget
+from engine.llm.client import Deadlines, ModelClient
+from engine.llm.limiter import Limiter, Limiters
+from engine.llm.prices import load_prices
+from engine.local import LandingSide, LocalActivities
+from engine.model import BoardStatus, TaskState
+from engine.outcomes import Outcomes
+from engine.paths import StatePaths
+from engine.pipeline import Ready
+from engine.process import child_environment, end_strays
+from engine.project import Project, check_endpoint
+from engine.recorder import HistoryRecorder, JournalSink
+from engine.roles.context import read_context
+from engine.roles.requests import Requests
+from engine.roles.verifier import describe, report, verify
+from engine.settings import Settings
+from engine.state import RunState
+from engine.store.cache import ResultCache, digest
+from engine.store.database import Database
+from engine.store.history import HistoryPruner, PrunePolicy
+from engine.store.journal import Journal
+from engine.store.lessons import LessonStore
+from engine.store.state_db import open_state
+from engine.templates import PromptLibrary, TemplateEngine
+
+BEAT_EVERY = 1.0
+MEASURE_EVERY = 0.5
+RUNS_KEPT_WHOLE = 20
+
+
+@dataclass(slots=True)
+class Parts:
+    """All parts of one open run. `close` takes them apart; whatever happened, call it."""
+
+    run: str
+    resumed: bool
+    host: str
+    pid: int
+    bus: Bus
+    database: Database
+    journal: Journal
+    history: HistoryRecorder
+    cache: ResultCache
+    lessons: LessonStore
+    prompts: PromptLibrary
+    client: ModelClient | None
+    batcher: LLMBatcher | None
+    worktrees: Worktrees
+    train: Train
+    lander: Lander
+    outcomes: Outcomes
+    activities: LocalActivities
+    gauges: Gauges
+
+    def background(self) -> tuple[Coroutine[None, None, None], ...]:
+        """The work that goes on beside the tasks: heartbeat, gauges, prompts edited live."""
+        return (self._beat(), self._measure())
+
+    async def _beat(self) -> None:
+        while True:
+            self.journal.beat(self.run)
+            await asyncio.sleep(BEAT_EVERY)
+
+    async def _measure(self) -> None:
+        while True:
+            refreshed = await asyncio.to_thread(self.prompts.refresh)
+            for name in refreshed.changed:
+                self._notice("info", f"prompt {name} was edited and is in use")
+            for problem in refreshed.problems:
+                self._notice("error", f"a prompt was edited but cannot be used: {problem}")
+            self.gauges.measure()
+            await asyncio.sleep(MEASURE_EVERY)
+
+    def _notice(self, level: ev.NoticeLevel, text: str) -> None:
+        self.bus.emit(ev.Noticed(at=self.bus.clock(), level=level, text=text))
+
+    async def recover(self) -> tuple[Landed, ...]:
+        """Mend what a crash left, and give what had landed although the journal does not know it."""
+        if self.resumed:
+            ended = await asyncio.to_thread(end_strays, self.run)
+            if ended:
+                self._notice("info", f"{ended} processes that the interrupted run left behind were ended")
+        for text in await self.worktrees.mend():
+            self._notice("warning", text)
+        if self.batcher is not None:
+            self.batcher.resume(manifests(self.bus.latest.open_batches))
+        return await self.train.start()
+
+    async def mark_failed(self, states: Mapping[str, BoardStatus]) -> None:
+        """Tell the board of failed tasks that no train has told it of."""
+        await self.lander.mark(states)
+
+    async def end_run(self, status: str) -> None:
+        """Note that the run is over and is not to be taken up again."""
+        await asyncio.wrap_future(self.journal.end_run(self.run, self.bus.clock(), status))
+        await asyncio.to_thread(self.journal.retire, keep=RUNS_KEPT_WHOLE)
+
+    async def close(self) -> None:
+        """Close everything, the journal last; one part's failure does not keep the others open."""
+        steps: list[Callable[[], Awaitable[object]]] = [self.lander.close]
+        if self.batcher is not None:
+            steps.append(self.batcher.close)
+        if self.client is not None:
+            steps.append(self.client.close)
+        steps += [
+            lambda: asyncio.to_thread(self.lessons.close),
+            lambda: asyncio.to_thread(self.cache.close),
+            lambda: asyncio.to_thread(self.database.close),
+        ]
+        for step in steps:
+            with contextlib.suppress(Exception):
+                await step()
+        self.bus.publish()
+
+
+async def assemble(
+    project: Project, bus: Bus, environ: Mapping[str, str], *, new_id: Callable[[], str] | None = None
+) -> Parts:
+    """Open the state, claim the run and build every part over it. Raises UsageError or StoreError."""
+    settings, repository = project.settings, project.repository
+    make_id = new_id or (lambda: uuid.uuid4().hex[:12])
+    paths = StatePaths.of(
+        repository.common_dir,
+        environ,
+        state_dir=settings.run.state_dir,
+        worktree_dir=settings.run.worktree_dir,
+        cache_dir=settings.run.cache_dir,
+    )
+    prompts = PromptLibrary(TemplateEngine(), overrides=repository.root / ".taskyard" / "prompts")
+    prompts.load()
+    budget = Budget(settings.budget.usd, settings.budget.task_usd)
+    client = _client(settings, environ, budget, bus)
+    if client is not None:
+        await check_endpoint(client)
+
+    database = await asyncio.to_thread(open_state, paths.state_db)
+    journal = Journal(database, paths.archive, clock=bus.clock)
+    claim = await asyncio.to_thread(journal.claim, project.board_path, make_id())
+    run = claim.run.run
+    past = await asyncio.to_thread(lambda: list(journal.events(run, claim.run.resume_after)))
+    state = RunState().apply_all(event for _, event in past)
+    resumed = bool(past)
+    sink = JournalSink(journal, run, past[-1][0] if past else 0, lambda: bus.state)
+    bus.attach(sink, state)
+    for view in state.snapshot().tasks:
+        budget.book(view.id, view.usd)
+
+    history = HistoryRecorder(
+        HistoryPruner(database, _policy(settings, paths), clock=bus.clock),
+        run,
+        lambda: bus.state,
+        journal_path=paths.state_db,
+    )
+    bus.subscribe(history.hear)
+    cache = await asyncio.to_thread(ResultCache, paths.cache_db, clock=bus.clock)
+    lessons = await asyncio.to_thread(
+        LessonStore, settings.lessons.file or paths.lessons, paths.lessons_index, clock=bus.clock
+    )
+    base = state.run.base or project.preflight.base
+    tree = await repository.tree_of(base)
+    endpoint = settings.llm.endpoint or (client.endpoint if client is not None else "")
+    context = await read_context(repository, base)
+    requests = Requests(
+        prompts.render,
+        settings.roles,
+        settings.llm,
+        prompts.render("repository", files=context.files, omitted=context.omitted, guide=context.guide),
+    )
+    outcomes = Outcomes(
+        cache, settings, project.tasks, tree=tree, prompts=_fingerprint(prompts), endpoint=endpoint
+    )
+    batcher = (
+        LLMBatcher(
+            client,
+            BatchEvents(bus),
+            max_size=settings.llm.batch_size,
+            max_age=settings.llm.batch_age,
+            clock=bus.clock,
+        )
+        if client is not None and settings.llm.batch != "off"
+        else None
+    )
+    worktrees = Worktrees(repository, paths.worktrees, project.board_path)
+    upstream = Upstream(
+        repository, project.preflight.remote, project.preflight.target, timeout=settings.git.timeout
+    )
+    logs = paths.logs(run)
+    train = Train(
+        repository,
+        upstream,
+        base=project.preflight.base,
+        run=run,
+        board=project.board_path,
+        tree=paths.worktrees / "_train",
+        verify=_train_check(settings, environ, run, logs),
+        set_statuses=with_statuses,
+        check=settings.verify.command,
+    )
+    lander = Lander(
+        train,
+        bus,
+        max_batch=settings.git.max_batch,
+        max_age=settings.git.max_age,
+        trains_before=max((view.number for view in state.snapshot().trains), default=0),
+        failed=lambda: _failed(bus),
+    )
+    activities = LocalActivities(
+        run=run,
+        settings=settings,
+        board=project.board_path,
+        repository=repository,
+        worktrees=worktrees,
+        calls=ModelCalls(client, cache, bus, batches=batcher, endpoint=endpoint, new_id=make_id),
+        budget=budget,
+        cache=cache,
+        lessons=lessons,
+        outcomes=outcomes,
+        requests=requests,
+        bus=bus,
+        logs=logs,
+        environ=environ,
+        landing=LandingSide(
+            tip=lambda: lander.tip,
+            queue=train.queue,
+            known_green=train.known_green,
+            paths=lambda: train.landed_paths,
+        ),
+        new_id=make_id,
+    )
+
+    def queues() -> tuple[QueueFigures, ...]:
+        return (lander.figures(), *((batcher.figures,) if batcher is not None else ()))
+
+    gauges = Gauges(
+        bus,
+        results=cache.stats,
+        templates=prompts.engine.stats,
+        lessons=lessons.figures,
+        history=history.figures,
+        limiters=lambda: client.limiters.figures if client is not None else (),
+        queues=queues,
+    )
+    return Parts(
+        run=run,
+        resumed=resumed,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        bus=bus,
+        database=database,
+        journal=journal,
+        history=history,
+        cache=cache,
+        lessons=lessons,
+        prompts=prompts,
+        client=client,
+        batcher=batcher,
+        worktrees=worktrees,
+        train=train,
+        lander=lander,
+        outcomes=outcomes,
+        activities=activities,
+        gauges=gauges,
+    )
+
+
+def started(parts: Parts, project: Project) -> ev.RunStarted:
+    """The first event of a new run."""
+    settings, found = project.settings, project.preflight
+    return ev.RunStarted(
+        at=parts.bus.clock(),
+        run=parts.run,
+        board=project.board_path,
+        repository=str(project.repository.root),
+        base=found.base,
+        target=found.target,
+        remote=found.remote or "",
+        host=parts.host,
+        pid=parts.pid,
+        tasks=project.tasks,
+        max_concurrency=settings.run.max_concurrency,
+        max_attempts=settings.run.max_attempts,
+        max_batch=settings.git.max_batch,
+        max_age=settings.git.max_age,
+        budget_usd=settings.budget.usd,
+        roles={name: _described(settings, name) for name in ("planner", "implementer", "judge")},
+    )
+
+
+def cargo(ready: Ready, settings: Settings) -> Cargo:
+    """A task's finished work, as the train takes it."""
+    return Cargo(
+        ready.task.id,
+        " ".join(ready.task.scope.split()),
+        ready.change.commit,
+        ready.task.command or settings.verify.command,
+        ready.change.paths,
+    )
+
+
+def _described(settings: Settings, name: str) -> str:
+    role = getattr(settings.roles, name)
+    if role.kind == "anthropic":
+        return str(role.model)
+    return Path(role.command[0]).name if role.kind == "command" else "none"
+
+
+def _failed(bus: Bus) -> dict[str, BoardStatus]:
+    return {
+        view.id: BoardStatus.FAILED for view in bus.state.snapshot().tasks if view.state is TaskState.FAILED
+    }
+
+
+def _client(settings: Settings, environ: Mapping[str, str], budget: Budget, bus: Bus) -> ModelClient | None:
+    """The model client, where any role needs one."""
+    roles = settings.roles
+    if not any(role.kind == "anthropic" for role in (roles.planner, roles.implementer, roles.judge)):
+        return None
+    llm = settings.llm
+    client = ModelClient(
+        llm.base_url,
+        environ.get("ANTHROPIC_API_KEY"),
+        limiters=Limiters(
+            lambda name: Limiter(
+                name, initial=llm.max_concurrency, maximum=llm.max_concurrency, clock=bus.clock
+            )
+        ),
+        prices=load_prices(llm.prices),
+        budget=budget,
+        deadlines=Deadlines(total=llm.timeout, idle=llm.idle_timeout),
+        environ=environ,
+    )
+    client.warm_up()
+    return client
+
+
+def _policy(settings: Settings, paths: StatePaths) -> PrunePolicy:
+    limits = settings.history
+    return PrunePolicy(
+        max_bytes=limits.max_bytes,
+        max_age=limits.max_age,
+        max_entries=limits.max_entries,
+        archive_dir=paths.archive,
+    )
+
+
+def _fingerprint(prompts: PromptLibrary) -> str:
+    """A digest over all prompts: an answer belongs to the words that asked for it."""
+    return digest(dict(prompts.texts()))
+
+
+def _train_check(
+    settings: Settings, environ: Mapping[str, str], run: str, logs: Path
+) -> Callable[[Path, Sequence[str]], Awaitable[Checked]]:
+    """Run the checks of a train over its combined tree, one after the other, up to the first that fails."""
+    env = child_environment(environ, run)
+
+    async def check(tree: Path, commands: Sequence[str]) -> Checked:
+        for command in commands:
+            done = await verify(
+                command, tree, env=env, timeout=settings.verify.timeout, log=logs / "train.log"
+            )
+            if not done.passed:
+                return Checked(False, describe(done, settings.verify.timeout), report(done))
+        return Checked(True)
+
+    return check

@@ -1,0 +1,73 @@
+"""Measure what the panels show, and tell only what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from engine import events as ev
+from engine.bus import Bus
+from engine.figures import (
+    HistoryFigures,
+    LessonFigures,
+    LimiterFigures,
+    QueueFigures,
+    ResultCacheFigures,
+    TemplateFigures,
+)
+
+_T = TypeVar("_T")
+
+
+class Gauges:
+    """Reads every gauge on `measure`. A reader is called on the engine's loop and must be quick."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        results: Callable[[], ResultCacheFigures],
+        templates: Callable[[], TemplateFigures],
+        lessons: Callable[[], LessonFigures],
+        history: Callable[[], HistoryFigures],
+        limiters: Callable[[], tuple[LimiterFigures, ...]],
+        queues: Callable[[], tuple[QueueFigures, ...]],
+    ) -> None:
+        self._bus = bus
+        self._results = results
+        self._templates = templates
+        self._lessons = lessons
+        self._history = history
+        self._limiters = limiters
+        self._queues = queues
+        self._last = ev.Measured(at=0.0)
+
+    def measure(self) -> None:
+        """Tell the gauges that changed since the last time, in one event; none when none did."""
+        now = ev.Measured(
+            at=0.0,
+            results=self._results(),
+            templates=self._templates(),
+            lessons=self._lessons(),
+            history=self._history(),
+            limiters=self._limiters(),
+            queues=self._queues(),
+        )
+        last, self._last = self._last, now
+        if now == last:
+            return
+        self._bus.emit(
+            ev.Measured(
+                at=self._bus.clock(),
+                results=_changed(now.results, last.results),
+                templates=_changed(now.templates, last.templates),
+                lessons=_changed(now.lessons, last.lessons),
+                history=_changed(now.history, last.history),
+                limiters=_changed(now.limiters, last.limiters),
+                queues=_changed(now.queues, last.queues),
+            )
+        )
+
+
+def _changed(now: _T, last: _T) -> _T | None:
+    return now if now != last else None

@@ -1,0 +1,506 @@
+"""The activities of a pipeline, done here: worktrees, models or agent commands, verification, lessons."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from engine import events as ev
+from engine.activities import Attempt, Recalled
+from engine.bus import Bus
+from engine.calls import ModelCalls
+from engine.errors import GitError, StageFailedError
+from engine.events import Event
+from engine.git.names import slug
+from engine.git.repository import Repository
+from engine.git.worktrees import Worktree, Worktrees
+from engine.llm.budget import Budget
+from engine.llm.messages import ModelAnswer, ModelRequest, Progress
+from engine.model import (
+    AnswerSource,
+    Change,
+    Lane,
+    LessonGiven,
+    Plan,
+    Role,
+    Stage,
+    Task,
+    Verdict,
+    Verification,
+)
+from engine.outcomes import Outcomes, built_on
+from engine.process import child_environment
+from engine.roles.answers import Edits
+from engine.roles.command import AgentReport, read_json, run_agent
+from engine.roles.implementer import apply_edits, run_tool_loop
+from engine.roles.requests import Requests, SourceFile, role_settings
+from engine.roles.tools import Tools
+from engine.roles.verifier import describe, report, verify
+from engine.roles.workspace import RefusedError, Workspace
+from engine.settings import Settings
+from engine.state import TaskView
+from engine.store.cache import CacheKey, Computed, ResultCache, digest
+from engine.store.lessons import LessonStore
+
+MAX_SOURCE_CHARS = 150_000
+LESSONS_GIVEN = 4
+LESSON_CHARS = 2_400
+PROGRESS_EVERY = 0.25
+
+
+class LandingSide(msgspec.Struct, frozen=True):
+    """What the activities need of landing.
+
+    `tip` gives the newest landed commit, `queue` keeps a task's commit for a train, `known_green` tells the train what
+    passed already, and `paths` gives the files that each landed task touched.
+    """
+
+    tip: Callable[[], str]
+    queue: Callable[[str, str], Awaitable[None]]
+    known_green: Callable[[str, str], Awaitable[None]]
+    paths: Callable[[], Mapping[str, tuple[str, ...]]]
+
+
+class LocalActivities:
+    """See `engine.activities.Activities`. One object serves all tasks of a run."""
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        settings: Settings,
+        board: str,
+        repository: Repository,
+        worktrees: Worktrees,
+        calls: ModelCalls,
+        budget: Budget,
+        cache: ResultCache,
+        lessons: LessonStore,
+        outcomes: Outcomes,
+        requests: Requests,
+        bus: Bus,
+        logs: Path,
+        environ: Mapping[str, str],
+        landing: LandingSide,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._run = run
+        self._settings = settings
+        self._board = board
+        self._repository = repository
+        self._worktrees = worktrees
+        self._calls = calls
+        self._budget = budget
+        self._cache = cache
+        self._lessons = lessons
+        self._outcomes = outcomes
+        self._requests = requests
+        self._bus = bus
+        self._logs = logs
+        self._environ = environ
+        self._landing = landing
+        self._new_id = new_id
+        self._open: dict[str, Worktree] = {}
+        self._progressed: dict[str, float] = {}
+
+    # Events
+
+    def now(self) -> float:
+        return self._bus.clock()
+
+    def emit(self, event: Event) -> None:
+        self._bus.emit(event)
+
+    async def commit(self, event: Event) -> None:
+        await self._bus.commit(event)
+
+    def log(self, attempt: Attempt, stage: Stage) -> str:
+        path = self._log(attempt, stage)
+        return str(path) if path.exists() else ""
+
+    def _log(self, attempt: Attempt, stage: Stage) -> Path:
+        return self._folder(attempt) / f"{stage}.log"
+
+    def _folder(self, attempt: Attempt) -> Path:
+        return self._logs / slug(attempt.task.id) / str(attempt.number)
+
+    def _progress(self, attempt: Attempt, text: str) -> None:
+        """Tell the task's last line, at most a few times a second: output can be fast."""
+        now = self.now()
+        if now - self._progressed.get(attempt.task.id, 0.0) >= PROGRESS_EVERY:
+            self._progressed[attempt.task.id] = now
+            self.emit(ev.Progressed(at=now, task=attempt.task.id, text=text[:200]))
+
+    # Attempts
+
+    async def begin(self, task: Task, number: int, feedback: str) -> Attempt:
+        lessons = await asyncio.to_thread(self._choose_lessons, task)
+        base = self._landing.tip()
+        worktree = await self._worktrees.create(task.id, base)
+        self._open[task.id] = worktree
+        attempt = Attempt(task, number, worktree.branch, base, str(worktree.path), lessons, feedback)
+        await self.commit(
+            ev.AttemptStarted(
+                at=self.now(),
+                task=task.id,
+                attempt=number,
+                branch=worktree.branch,
+                base=base,
+                worktree=str(worktree.path),
+                lessons=lessons,
+            )
+        )
+        return attempt
+
+    async def reopen(self, attempt: Attempt, change: Change | None) -> None:
+        at = change.commit if change is not None else attempt.base
+        made = await self._worktrees.create(attempt.task.id, at)
+        self._open[attempt.task.id] = replace(made, base=attempt.base)
+
+    def _choose_lessons(self, task: Task) -> tuple[LessonGiven, ...]:
+        found = self._lessons.for_task(
+            type=task.type,
+            files=(),
+            text=f"{task.scope} {task.acceptance}",
+            limit=LESSONS_GIVEN,
+            max_chars=LESSON_CHARS,
+        )
+        return tuple(LessonGiven(lesson.id, lesson.brief()) for lesson in found)
+
+    # What earlier runs landed
+
+    async def recall(self, task: Task) -> Recalled | None:
+        return self._outcomes.recall(task)
+
+    async def apply(self, attempt: Attempt, recalled: Recalled) -> Change:
+        result = await self._repository.run(
+            "apply",
+            "--3way",
+            "--index",
+            "--whitespace=nowarn",
+            "-",
+            cwd=Path(attempt.worktree),
+            check=False,
+            input=recalled.patch,
+        )
+        if result.status != 0:
+            await self._repository.run("reset", "--hard", "-q", cwd=Path(attempt.worktree), check=False)
+            raise StageFailedError("the cached change does not apply here", failure_type="stale_cache")
+        change = await self._commit(attempt, recalled.summary)
+        await self.commit(
+            ev.CallAnswered(
+                at=self.now(),
+                call=self._new_id(),
+                task=attempt.task.id,
+                attempt=attempt.number,
+                role=Role.IMPLEMENTER,
+                model=recalled.model,
+                source=AnswerSource.CACHE,
+                usage=recalled.usage,
+                usd=recalled.usd,
+                usd_saved=recalled.usd,
+            )
+        )
+        return change
+
+    # Plan
+
+    async def plan(self, attempt: Attempt) -> Plan:
+        kind = self._settings.roles.planner.kind
+        if kind == "none":
+            return Plan(type=attempt.task.type)
+        command = self._command(attempt.task)
+        if kind == "command":
+            said = await self._run_agent(Role.PLANNER, Stage.PLAN, attempt, Plan(), command)
+            return read_json(said.text, Plan, "Planner")
+        answer = await self._ask(attempt, Stage.PLAN, self._requests.planner(attempt, command))
+        return answer.decode(Plan)
+
+    # Implement
+
+    async def implement(self, attempt: Attempt, plan: Plan) -> Change:
+        command = self._command(attempt.task)
+        if self._settings.roles.implementer.kind == "command":
+            said = await self._run_agent(Role.IMPLEMENTER, Stage.IMPLEMENT, attempt, plan, command)
+            return await self._commit(attempt, said.text, said.complaint)
+        workspace = self._workspace(attempt)
+        if self._requests.lane(attempt) is Lane.ECONOMY:
+            files = _sources(workspace, plan.files)
+            request = self._requests.economy_implementer(attempt, plan, command, files)
+            answer = await self._ask(attempt, Stage.IMPLEMENT, request)
+            summary = apply_edits(answer.decode(Edits), workspace)
+        else:
+            request = self._requests.implementer(attempt, plan, command)
+            summary = await run_tool_loop(
+                lambda asked: self._ask(attempt, Stage.IMPLEMENT, asked),
+                request,
+                lambda asked: self._tools(attempt, workspace, asked),
+            )
+        return await self._commit(attempt, summary)
+
+    def _workspace(self, attempt: Attempt) -> Workspace:
+        return Workspace(Path(attempt.worktree), self._repository, self._board)
+
+    def _tools(self, attempt: Attempt, workspace: Workspace, request: ModelRequest) -> Tools:
+        async def check() -> str:
+            return await self._check(attempt, request)
+
+        return Tools(workspace, check, lambda text: self._tool_line(attempt, text))
+
+    def _tool_line(self, attempt: Attempt, text: str) -> None:
+        self._write_log(attempt, Stage.IMPLEMENT, f"\n▸ {text}\n")
+        self._progress(attempt, text)
+
+    async def _check(self, attempt: Attempt, request: ModelRequest) -> str:
+        """Run the check for the model, once per conversation: an interrupted attempt must see the same words again."""
+        conversation = digest({"request": request.digest_input(), "base": attempt.base})
+        key = CacheKey(activity_type="check", task_id=attempt.task.id, input_hash=conversation, model_id="")
+
+        async def compute() -> Computed:
+            done = await self._run_check(attempt, Stage.IMPLEMENT)
+            return Computed(report(done).encode("utf-8", "replace"))
+
+        value, _ = await self._cache.get_or_compute(key, compute)
+        return value.decode("utf-8")
+
+    async def _commit(self, attempt: Attempt, summary: str, complaint: str = "") -> Change:
+        task = attempt.task
+        title = f"{task.id}: {_first_line(summary) or _first_line(task.scope)}"
+        body = summary.strip() if summary.strip() != _first_line(summary) else ""
+        try:
+            change = await self._worktrees.commit(
+                self._open[task.id],
+                f"{title}\n\n{body}" if body else title,
+                {"Taskyard-Task": task.id, "Taskyard-Run": self._run},
+            )
+        except GitError as error:
+            raise StageFailedError(
+                f"the change could not be committed: {error.message}",
+                error.hint,
+                failure_type="commit_refused",
+                feedback=f"git refused the commit:\n{error.stderr or error.message}",
+            ) from error
+        if change is None:
+            raise StageFailedError(
+                complaint or "the attempt changed nothing",
+                failure_type="command_failed" if complaint else "no_change",
+                feedback=complaint or "The last attempt changed no file. The task needs a change.",
+            )
+        return replace(change, summary=_first_line(summary))
+
+    # Verify
+
+    async def verify(self, attempt: Attempt, change: Change) -> Verification:
+        done = await self._run_check(attempt, Stage.VERIFY)
+        self.emit(ev.Verified(at=self.now(), task=attempt.task.id, attempt=attempt.number, verification=done))
+        if not done.passed:
+            raise StageFailedError(
+                describe(done, self._settings.verify.timeout),
+                failure_type="timeout" if done.timed_out else "check_failed",
+                feedback=f"The verification did not pass.\n\n{report(done)}",
+            )
+        return done
+
+    async def _run_check(self, attempt: Attempt, stage: Stage) -> Verification:
+        command = self._command(attempt.task)
+        if command is None:
+            raise StageFailedError(
+                f"{attempt.task.id} has no verification command",
+                "put one into its Verification cell in backticks, or set [verify] command",
+                failure_type="no_check",
+            )
+        return await verify(
+            command,
+            Path(attempt.worktree),
+            env=child_environment(self._environ, self._run),
+            timeout=self._settings.verify.timeout,
+            log=self._log(attempt, stage),
+            progress=lambda line: self._progress(attempt, line),
+        )
+
+    def _command(self, task: Task) -> str | None:
+        return task.command or self._settings.verify.command or None
+
+    # Judge
+
+    async def judge(
+        self, attempt: Attempt, plan: Plan, change: Change, verification: Verification
+    ) -> Verdict:
+        kind = self._settings.roles.judge.kind
+        if kind == "none":
+            verdict = Verdict(True, "no Judge is set")
+        else:
+            diff = await self._worktrees.diff(change.base, change.commit)
+            if kind == "command":
+                said = await self._run_agent(
+                    Role.JUDGE, Stage.JUDGE, attempt, plan, verification.command, diff
+                )
+                verdict = read_json(said.text, Verdict, "Judge")
+            else:
+                request = self._requests.judge(attempt, plan, verification.command, diff)
+                verdict = (await self._ask(attempt, Stage.JUDGE, request)).decode(Verdict)
+        self.emit(ev.Judged(at=self.now(), task=attempt.task.id, attempt=attempt.number, verdict=verdict))
+        if not verdict.approved:
+            findings = "\n".join(f"- {finding}" for finding in verdict.findings)
+            raise StageFailedError(
+                f"refused: {verdict.reason}",
+                failure_type="verdict_refused",
+                feedback=f"The Judge refused the change: {verdict.reason}\n{findings}".strip(),
+            )
+        return verdict
+
+    # Lessons
+
+    async def learn(self, attempt: Attempt, plan: Plan, stage: Stage, failure: StageFailedError) -> None:
+        message = failure.feedback[-1500:] if failure.failure_type == "check_failed" else failure.message
+        await self._record_lesson(attempt.task, plan, stage, failure.failure_type, message, plan.files)
+
+    async def _record_lesson(
+        self, task: Task, plan: Plan, stage: Stage, kind: str, message: str, paths: Sequence[str]
+    ) -> None:
+        lesson = await asyncio.to_thread(
+            self._lessons.add,
+            task_type=task.type if task.type != "task" else plan.type,
+            activity_type=str(stage),
+            failure_type=kind,
+            failure_msg=message,
+            metadata={"task": task.id, "run": self._run, "files": " ".join(paths)},
+        )
+        self.emit(
+            ev.LessonRecorded(
+                at=self.now(),
+                task=task.id,
+                lesson=lesson.id,
+                text=lesson.brief(200),
+                times_seen=lesson.times_seen,
+            )
+        )
+
+    async def learn_from_return(
+        self, view: TaskView, reason: str, feedback: str, paths: Sequence[str]
+    ) -> None:
+        """Keep a send-back from the train as a lesson."""
+        kind = "conflict" if paths else "breaks_combination"
+        await self._record_lesson(view.task, view.plan or Plan(), Stage.LAND, kind, reason, paths)
+
+    async def landed(self, view: TaskView, change: Change) -> None:
+        """After landing: resolve what was learned, remember the outcome, and give the worktree back."""
+        for lesson in view.learned:
+            await asyncio.to_thread(self._lessons.resolve, lesson, change.summary or view.task.scope)
+            self.emit(ev.LessonResolved(at=self.now(), task=view.id, lesson=lesson))
+        patch = await self._worktrees.patch(change.base, change.commit)
+        self._outcomes.remember(
+            view.task,
+            Recalled(
+                patch=patch,
+                plan=view.plan or Plan(),
+                verdict=view.verdict or Verdict(True),
+                summary=change.summary,
+                built_on=built_on(
+                    change.paths, {k: v for k, v in self._landing.paths().items() if k != view.id}
+                ),
+                usage=view.usage,
+                usd=view.usd,
+                model=role_settings(self._settings.roles, Role.IMPLEMENTER).model,
+            ),
+        )
+        self._open.pop(view.id, None)
+        await self._worktrees.release(view.id, landed_in=self._landing.tip())
+
+    # Landing
+
+    async def ready(self, attempt: Attempt, change: Change) -> None:
+        await self._landing.queue(attempt.task.id, change.commit)
+        command = self._command(attempt.task)
+        if command is not None:
+            await self._landing.known_green(change.commit, command)
+        await self.commit(
+            ev.TaskReadyToLand(
+                at=self.now(), task=attempt.task.id, attempt=attempt.number, commit=change.commit
+            )
+        )
+
+    # Shared steps
+
+    async def _ask(self, attempt: Attempt, stage: Stage, request: ModelRequest) -> ModelAnswer:
+        tree = await self._repository.tree_of(attempt.base)
+        return await self._calls.ask(
+            attempt,
+            request,
+            base_tree=tree,
+            records=self._folder(attempt),
+            on_progress=lambda progress: self._streamed(attempt, stage, progress),
+        )
+
+    def _streamed(self, attempt: Attempt, stage: Stage, progress: Progress) -> None:
+        if progress.text and progress.kind in ("text", "thinking"):
+            self._write_log(attempt, stage, progress.text)
+        elif progress.kind == "started":
+            self._progress(attempt, f"{stage}: the model answers")
+
+    def _write_log(self, attempt: Attempt, stage: Stage, text: str) -> None:
+        path = self._log(attempt, stage)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+        except OSError:
+            # A full disk must not stop the work; the journal's own error tells the user.
+            return
+
+    async def _run_agent(
+        self, role: Role, stage: Stage, attempt: Attempt, plan: Plan, command: str | None, diff: str = ""
+    ) -> AgentReport:
+        settings = role_settings(self._settings.roles, role)
+        said = await run_agent(
+            settings.command,
+            self._requests.agent_prompt(role, attempt, plan, command, diff),
+            cwd=Path(attempt.worktree),
+            env=child_environment(self._environ, self._run, settings.env),
+            log=self._log(attempt, stage),
+            timeout=settings.timeout,
+            idle_timeout=settings.idle_timeout,
+            progress=lambda line: self._progress(attempt, line),
+        )
+        if said.usage.total or said.usd is not None:
+            self._budget.book(attempt.task.id, said.usd or 0.0)
+            await self.commit(
+                ev.CallAnswered(
+                    at=self.now(),
+                    call=self._new_id(),
+                    task=attempt.task.id,
+                    attempt=attempt.number,
+                    role=role,
+                    model=Path(settings.command[0]).name,
+                    source=AnswerSource.CALL,
+                    usage=said.usage,
+                    usd=said.usd,
+                )
+            )
+        return said
+
+
+def _sources(workspace: Workspace, paths: Sequence[str]) -> tuple[SourceFile, ...]:
+    """Read the files a plan names, as many as fit; the model must not edit what it was not shown whole."""
+    files = []
+    left = MAX_SOURCE_CHARS
+    for path in dict.fromkeys(paths):
+        try:
+            text = workspace.read(path)
+        except RefusedError:
+            continue
+        if text is None or len(text) <= left:
+            files.append(SourceFile(path, text))
+            left -= len(text or "")
+    return tuple(files)
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = re.sub(r"[\x00-\x1f\x7f]", "", line)
+    return line if len(line) <= 100 else f"{line[:97]}…"

@@ -1,0 +1,404 @@
+"""A run from board to landed work: the public face of the engine.
+
+    orchestrator = await Orchestrator.open(settings, bus=Bus(), environ=os.environ)
+    finished = await orchestrator.run()
+
+A run that was interrupted, killed or stopped by its budget is taken up by the next `open` of the same board: what has
+landed stays landed, what was verified goes to a train, what was being worked on goes on over the same base, and every
+model answer it had is found in the cache. All methods belong to the engine's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Literal
+
+from msgspec.structs import replace
+
+from engine import events as ev
+from engine.assembly import Parts, assemble, cargo, started
+from engine.bus import Bus
+from engine.dispatch import Dispatcher, Progress, Slot
+from engine.errors import BudgetReachedError, StoreError, TaskyardError
+from engine.landing import Kept, Landed, SentBack
+from engine.model import BoardStatus, Lane, Task, TaskState
+from engine.outcomes import order
+from engine.pipeline import GivenUpError, Ready, Start, run_task
+from engine.project import Project, open_project
+from engine.settings import Settings
+from engine.state import TaskView
+
+RunStatus = Literal["landed", "failed", "budget", "interrupted"]
+STOP_WITHIN = 4.0
+MAX_RETURNS = 5
+
+
+class NotLandedError(TaskyardError):
+    """The remote or its hooks keep verified work from landing; the commit stays queued."""
+
+
+class Orchestrator:
+    """One run of one board. Made by `open`, run once with `run`; commands may come at any time."""
+
+    def __init__(self, project: Project, parts: Parts, bus: Bus, *, linger: bool) -> None:
+        self._project = project
+        self._parts = parts
+        self._bus = bus
+        self._linger = linger
+        self._settings = project.settings
+        limits = project.settings.run
+        self._dispatcher: Dispatcher[None] = Dispatcher(
+            self._work,
+            max_concurrency=limits.max_concurrency,
+            type_limits=limits.type_limits,
+            lane_limits={Lane(name): limit for name, limit in limits.lane_limits.items()},
+            on_queued=self._queued,
+        )
+        self._dependants: dict[str, list[str]] = {}
+        self._stopping = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._budget_reached = False
+        self._failure: BaseException | None = None
+        parts.lander.needed = self._train_is_needed
+
+    @classmethod
+    async def open(
+        cls,
+        settings: Settings,
+        *,
+        bus: Bus,
+        environ: Mapping[str, str],
+        linger: bool = False,
+        new_id: Callable[[], str] | None = None,
+    ) -> Orchestrator:
+        """Check the project, then open its state and begin or take up the run.
+
+        Raises UsageError, before anything is written, for what the user can mend. `linger` keeps a finished run open
+        for commands such as retry, until `stop`.
+        """
+        project = await open_project(settings, environ)
+        parts = await assemble(project, bus, environ, new_id=new_id)
+        return cls(project, parts, bus, linger=linger)
+
+    # The run
+
+    async def run(self) -> ev.RunFinished:
+        """Work until all has landed or nothing more can; gives the last event. Raises what broke the engine."""
+        background = [asyncio.ensure_future(work) for work in self._parts.background()]
+        try:
+            await self._begin()
+            while True:
+                await self._settled()
+                if self._failure is not None:
+                    raise self._failure
+                finished = await self._finish()
+                if not self._linger or self._stopping.is_set():
+                    return finished
+                self._wake.clear()
+                await self._wake.wait()
+                if self._stopping.is_set():
+                    return finished
+                self._bus.emit(ev.RunResumed(at=self._now(), host=self._parts.host, pid=self._parts.pid))
+        finally:
+            for work in background:
+                work.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            await self._parts.close()
+
+    async def _begin(self) -> None:
+        parts = self._parts
+        if parts.resumed:
+            await self._bus.commit(ev.RunResumed(at=self._now(), host=parts.host, pid=parts.pid))
+            self._take_up_rows()
+        else:
+            await self._bus.commit(started(parts, self._project))
+        for text in self._project.preflight.notices:
+            self._notice("info", text)
+        for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.refused)):
+            self._notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")
+        for landed in await parts.recover():
+            self._bus.emit(ev.TaskLanded(at=self._now(), task=landed.task_id, commit=landed.commit, train=0))
+        tasks = [view.task for view in self._views() if not view.state.ended]
+        done = {view.id for view in self._views() if view.state is TaskState.LANDED}
+        needs = {
+            task.id: recalled.built_on
+            for task in tasks
+            if (recalled := parts.outcomes.recall(task)) is not None
+        }
+        for task in tasks:
+            for name in task.after:
+                self._dependants.setdefault(name, []).append(task.id)
+        self._dispatcher.add(order(tasks, needs), done=done)
+
+    def _take_up_rows(self) -> None:
+        """Tell rows that were added or rewritten while the run was interrupted."""
+        known = {view.id: view.task for view in self._views()}
+        changed = tuple(task for task in self._project.tasks if known.get(task.id) != task)
+        if changed:
+            self._bus.emit(ev.TasksAdded(at=self._now(), tasks=changed))
+
+    async def _settled(self) -> None:
+        """Wait until nothing runs and nothing more can, or somebody stops the run."""
+        waiting = asyncio.ensure_future(self._dispatcher.wait())
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                await self._end_work()
+        finally:
+            waiting.cancel()
+            stopped.cancel()
+
+    async def _end_work(self) -> None:
+        """Stop: the running attempts are cancelled and taken up by the next run; a train in motion may arrive."""
+        self._dispatcher.drain()
+        self._dispatcher.cancel_running()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_WITHIN):
+                await self._dispatcher.wait()
+                await self._parts.lander.close()
+
+    async def _finish(self) -> ev.RunFinished:
+        snapshot = self._bus.state.snapshot()
+        counts, totals = snapshot.counts, snapshot.totals
+        total = len(snapshot.tasks)
+        landed = counts.get(TaskState.LANDED, 0)
+        failed = counts.get(TaskState.FAILED, 0)
+        cancelled = counts.get(TaskState.CANCELLED, 0)
+        status: RunStatus
+        if self._stopping.is_set() and landed + failed + cancelled < total:
+            status, exit_status = "interrupted", 130
+        elif self._budget_reached:
+            status, exit_status = "budget", 3
+        elif landed == total and not self._project.refused:
+            status, exit_status = "landed", 0
+        else:
+            status, exit_status = "failed", 1
+        await self._parts.mark_failed(self._failed_rows())
+        finished = ev.RunFinished(
+            at=self._now(),
+            status=status,
+            exit_status=exit_status,
+            total=total,
+            landed=landed,
+            failed=failed,
+            cancelled=cancelled,
+            blocked=counts.get(TaskState.WAITING, 0),
+            trains=totals.trains,
+            pushes=totals.pushes,
+            model_calls=totals.model_calls,
+            batch_calls=totals.batch_calls,
+            cache_hits=totals.cache_hits,
+            tokens=totals.usage,
+            usd=totals.usd,
+            usd_saved=totals.usd_saved,
+            duration_s=self._now() - (snapshot.run.started or self._now()),
+        )
+        self._parts.gauges.measure()
+        await self._bus.commit(finished)
+        if status in ("landed", "failed") and not counts.get(TaskState.TO_LAND):
+            await self._parts.end_run(status)
+        return finished
+
+    # One task
+
+    async def _work(self, task: Task, slot: Slot) -> None:
+        """Bring one task from where it stands to the target; the dispatcher counts it done when it has landed."""
+        try:
+            ready = self._waiting_to_land(task.id) or await self._run_task(task)
+            while True:
+                slot.release()
+                answer = await self._parts.lander.land(cargo(ready, self._settings))
+                if isinstance(answer, Landed):
+                    await self._landed(ready, answer)
+                    return
+                if isinstance(answer, Kept):
+                    raise NotLandedError(answer.problem)
+                await self._sent_back(ready, answer)
+                await slot.acquire()
+                ready = await self._run_task(task)
+        except BudgetReachedError as error:
+            if error.scope == "task":
+                await self._end(task.id, TaskState.FAILED, error.message)
+            elif not self._budget_reached:
+                self._budget_reached = True
+                self._dispatcher.drain()
+            raise
+        except NotLandedError as error:
+            self._bus.emit(ev.Progressed(at=self._now(), task=task.id, text=error.message))
+            raise
+        except asyncio.CancelledError:
+            if not self._stopping.is_set() and self._failure is None:
+                await self._end(task.id, TaskState.CANCELLED, "cancelled")
+            raise
+        except GivenUpError as error:
+            await self._end(task.id, TaskState.FAILED, str(error))
+            raise
+        except StoreError as error:
+            # Without a journal or queue nothing can be promised any more: the whole run stops.
+            self._fail(error)
+            raise
+        except Exception as error:
+            await self._end(task.id, TaskState.FAILED, f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            asyncio.get_running_loop().call_soon(self._parts.lander.hurry)
+
+    async def _run_task(self, task: Task) -> Ready:
+        start = Start.from_view(self._bus.state.view(task.id))
+        return await run_task(
+            task, self._parts.activities, start=start, max_attempts=self._settings.run.max_attempts
+        )
+
+    def _waiting_to_land(self, task_id: str) -> Ready | None:
+        """A task that was verified before the run was interrupted needs only its train."""
+        view = self._bus.state.view(task_id)
+        if view.state is not TaskState.TO_LAND or view.change is None:
+            return None
+        return Ready(view.task, view.attempt, view.branch, view.change)
+
+    async def _landed(self, ready: Ready, answer: Landed) -> None:
+        view = self._bus.state.view(ready.task.id)
+        await self._bus.commit(
+            ev.TaskLanded(at=self._now(), task=ready.task.id, commit=answer.commit, train=answer.train)
+        )
+        await self._parts.activities.landed(view, ready.change)
+
+    async def _sent_back(self, ready: Ready, answer: SentBack) -> None:
+        view = self._bus.state.view(ready.task.id)
+        await self._parts.activities.learn_from_return(view, answer.reason, answer.feedback, answer.paths)
+        await self._bus.commit(
+            ev.TaskSentBack(
+                at=self._now(),
+                task=ready.task.id,
+                attempt=ready.attempt,
+                reason=answer.reason,
+                other=answer.other,
+                paths=answer.paths,
+                feedback=answer.feedback,
+            )
+        )
+        if view.returns + 1 > MAX_RETURNS:
+            raise GivenUpError(f"sent back {view.returns + 1} times: {answer.reason}")
+
+    async def _end(self, task_id: str, state: TaskState, reason: str) -> None:
+        try:
+            await self._bus.commit(ev.TaskEnded(at=self._now(), task=task_id, state=state, reason=reason))
+        except StoreError as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._dispatcher.drain()
+            self._dispatcher.cancel_running()
+
+    def _queued(self, task: Task) -> None:
+        if self._bus.state.view(task.id).state is TaskState.WAITING:
+            self._bus.emit(ev.TaskQueued(at=self._now(), task=task.id))
+
+    def _train_is_needed(self, queued: Collection[str]) -> bool:
+        """Whether a train should leave now: nothing else runs, or a task waits for nothing but what is queued."""
+        dispatcher = self._dispatcher
+        if dispatcher.holding == 0 and (dispatcher.queued == 0 or dispatcher.mode != "running"):
+            return True
+        state = self._bus.state
+
+        def comes(name: str) -> bool:
+            return name in queued or state.view(name).state is TaskState.LANDED
+
+        return any(
+            all(comes(name) for name in state.view(dependant).task.after)
+            for name in queued
+            for dependant in self._dependants.get(name, ())
+            if state.view(dependant).state is TaskState.WAITING
+        )
+
+    # Commands
+
+    def pause(self) -> None:
+        """Start no more tasks until `resume`; what runs goes on."""
+        self._dispatcher.pause()
+        self._dispatch_changed()
+
+    def resume(self) -> None:
+        """Start tasks again."""
+        self._dispatcher.resume()
+        self._dispatch_changed()
+
+    def drain(self) -> None:
+        """Start no more tasks; the run ends when those that began have ended."""
+        self._dispatcher.drain()
+        self._dispatch_changed()
+
+    def set_concurrency(self, limit: int) -> None:
+        """Change how many tasks may run at once."""
+        self._dispatcher.set_concurrency(limit)
+        self._dispatch_changed()
+
+    def cancel(self, task_ids: Iterable[str] | None = None) -> None:
+        """Cancel these tasks, or all. What is already queued for landing is finished work, and lands."""
+        for view in self._chosen(task_ids):
+            if view.state is TaskState.TO_LAND:
+                self._notice("info", f"{view.id} is verified and waits for its train; it lands", view.id)
+            elif not view.state.ended:
+                started = self._dispatcher.progress(view.id) is Progress.RUNNING
+                if self._dispatcher.cancel(view.id) and not started:
+                    self._bus.emit(
+                        ev.TaskEnded(
+                            at=self._now(), task=view.id, state=TaskState.CANCELLED, reason="cancelled"
+                        )
+                    )
+
+    def retry(self, task_ids: Iterable[str]) -> None:
+        """Try failed or cancelled tasks again, and land again what was kept from landing."""
+        again = False
+        for view in self._chosen(task_ids):
+            if view.state in (TaskState.FAILED, TaskState.CANCELLED):
+                self._bus.emit(ev.TaskReopened(at=self._now(), task=view.id))
+            elif view.state is not TaskState.TO_LAND:
+                continue
+            again = self._dispatcher.retry(view.id) or again
+        if again:
+            self._wake.set()
+
+    def land_now(self) -> None:
+        """Let the train leave, and try again to land what was kept."""
+        self.retry([view.id for view in self._views() if view.state is TaskState.TO_LAND])
+        self._parts.lander.depart()
+
+    def set_lane(self, task_id: str, lane: Lane) -> None:
+        """Move a task that has not started to another lane."""
+        self._dispatcher.set_lane(task_id, lane)
+        changed = replace(self._bus.state.view(task_id).task, lane=lane)
+        self._bus.emit(ev.TasksAdded(at=self._now(), tasks=(changed,)))
+
+    def stop(self) -> None:
+        """End the run within 5 s. What was done is kept; the next run goes on from it."""
+        self._stopping.set()
+        self._wake.set()
+
+    # Small things
+
+    def _now(self) -> float:
+        return self._bus.clock()
+
+    def _views(self) -> tuple[TaskView, ...]:
+        return self._bus.state.snapshot().tasks
+
+    def _chosen(self, task_ids: Iterable[str] | None) -> tuple[TaskView, ...]:
+        if task_ids is None:
+            return self._views()
+        return tuple(view for view in map(self._bus.state.find, task_ids) if view is not None)
+
+    def _failed_rows(self) -> dict[str, BoardStatus]:
+        return {view.id: BoardStatus.FAILED for view in self._views() if view.state is TaskState.FAILED}
+
+    def _notice(self, level: ev.NoticeLevel, text: str, task: str = "") -> None:
+        self._bus.emit(ev.Noticed(at=self._now(), level=level, text=text, task=task))
+
+    def _dispatch_changed(self) -> None:
+        mode, limit = self._dispatcher.mode, self._dispatcher.max_concurrency
+        self._bus.emit(ev.DispatchChanged(at=self._now(), mode=mode, max_concurrency=limit))
