@@ -130,11 +130,13 @@ class LLMBatcher:
             return await self._client.call(request, on_failure=on_failure)
         item = await self._item_for(request)
         outcome = await self._wait(item)
+        money = self._client.money
         match outcome:
             case ModelAnswer():
+                answer = msgspec.structs.replace(outcome, model=request.model)
                 if item.hold is None:
-                    self._client.budget.book(item.task_id, self._usd(outcome))
-                return outcome
+                    money.budget.book(item.task_id, money.usd_of(answer))
+                return answer
             case ItemFailure(kind, text, lasting):
                 if lasting or kind == "canceled":
                     raise BatchItemError(f"{request.model}: {text}", kind=kind)
@@ -238,9 +240,9 @@ class LLMBatcher:
                 if item.request is None:
                     item.request = request
                     if not item.future.done():
-                        item.hold = self._client.hold_anyway(request, batch=True)
+                        item.hold = self._client.money.hold_anyway(request, batch=True)
                 return item
-            hold = await self._client.hold(request, batch=True)
+            hold = await self._client.money.hold(request, batch=True)
             if custom_id in self._items:  # an equal request was quicker
                 hold.release()
                 continue
@@ -370,8 +372,12 @@ class LLMBatcher:
         if item.future.done():
             return
         item.queued = False
-        if item.hold is not None:
-            item.hold.settle(self._usd(outcome) if isinstance(outcome, ModelAnswer) else 0.0)
+        if item.hold is not None and item.request is not None:
+            usd = 0.0
+            if isinstance(outcome, ModelAnswer):
+                answer = msgspec.structs.replace(outcome, model=item.request.model)
+                usd = self._client.money.usd_of(answer)
+            item.hold.settle(usd)
         item.future.set_result(outcome)
 
     def _without_batches(self) -> None:
@@ -380,9 +386,6 @@ class LLMBatcher:
             self._hooks.notice(
                 f"{self._client.endpoint} has no batches: the economy lane asks singly, at full price"
             )
-
-    def _usd(self, answer: ModelAnswer) -> float:
-        return self._client.prices.price(answer.model, answer.usage, batch=True) or 0.0
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

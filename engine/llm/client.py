@@ -23,18 +23,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+
 from engine.errors import (
     AuthenticationError,
     ConnectionFailedError,
     DeadlineError,
     LLMError,
+    OverloadedError,
+    RateLimitedError,
     RequestRejectedError,
     ServiceError,
 )
-from engine.llm.budget import Budget, Hold
+from engine.llm.budget import Budget
 from engine.llm.failures import exhausted_for, failure_of_status, safe_text
 from engine.llm.limiter import Limiters
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress
+from engine.llm.money import Money
 from engine.llm.prefixes import PrefixLeader
 from engine.llm.prices import Cost, PriceTable, load_prices
 from engine.llm.retries import Retries, RetryPolicy
@@ -91,8 +96,7 @@ class ModelClient:
         # The port of a server on this machine is chance: what it answers does not hang on it.
         self.endpoint_key = "loopback" if is_loopback(self.endpoint) else self.endpoint
         self.limiters = limiters or Limiters()
-        self.prices = prices or load_prices()
-        self.budget = budget or Budget()
+        self.money = Money(prices or load_prices(), budget or Budget(), self.count_tokens)
         self._base_url = base_url or environ.get("ANTHROPIC_BASE_URL")
         self._local = self.endpoint_key == "loopback"
         self._key = (api_key or "").strip() or (_NO_KEY if self._local else None)
@@ -108,7 +112,6 @@ class ModelClient:
         self._sleep = sleep
         self._jitter = jitter
         self._counts_tokens = True
-        self._counting = asyncio.Semaphore(4)
         self._opening: asyncio.Task[anthropic.AsyncAnthropic] | None = None
 
     async def call(
@@ -124,16 +127,15 @@ class ModelClient:
         """
         retries = Retries(self._retry, monotonic=self._monotonic, jitter=self._jitter)
         limiter = self.limiters.of(request.model)
-        wasted = Usage()
-        wasted_usd = 0.0
-        with await self.hold(request) as hold:
+        wasted, wasted_usd = Usage(), 0.0
+        with await self.money.hold(request) as hold:
             while True:
                 builder = AnswerBuilder(request.model)
                 try:
                     answer = await self._try(request, builder, on_progress)
                 except LLMError as error:
                     wasted += builder.usage
-                    wasted_usd += self.prices.price(request.model, builder.usage) or 0.0
+                    wasted_usd += self.money.prices.price(request.model, builder.usage) or 0.0
                     wait = retries.wait_after(error, limiter.pause_left)
                     if on_failure is not None:
                         on_failure(error, wait)
@@ -144,47 +146,13 @@ class ModelClient:
                         max(0.0, wait - limiter.pause_left)
                     )  # the limiter itself waits out its pause
                 else:
-                    hold.settle(wasted_usd + (self.prices.price(request.model, answer.usage) or 0.0))
-                    return _with_waste(answer, wasted)
-
-    async def hold(self, request: ModelRequest, *, batch: bool = False) -> Hold:
-        """Set the worst case of a call aside in the budget. Settle or release what this gives.
-
-        The prompt's bytes bound its tokens for nothing. Only where that bound does not fit is the service asked to
-        count, which costs a round trip but no money. Raises BudgetReachedError.
-        """
-        model = request.model
-        if not self.budget.limited:
-            return await self.budget.reserve(request.task_id, 0.0)
-        worst = self._worst_case(request, batch)
-        size, task_id, budget = request.prompt_bytes, request.task_id, self.budget
-        usd, least = worst(size + _HIDDEN_TOKENS), worst(size // _MOST_BYTES_A_TOKEN)
-        if usd is None or least is None or budget.fits_now(task_id, usd):
-            return await budget.reserve(task_id, usd, model=model)
-        if budget.fits_now(task_id, least) or not budget.fits_alone(
-            task_id, usd
-        ):  # counting can change the outcome
-            async with self._counting:
-                counted = await self.count_tokens(request)
-            if counted is not None:  # the count is an estimate, says the service
-                usd = worst(counted + counted // 20 + _HIDDEN_TOKENS)
-        return await budget.reserve(task_id, usd, model=model)
-
-    def hold_anyway(self, request: ModelRequest, *, batch: bool = False) -> Hold:
-        """Set the worst case aside for a call that was sent already, limit or not."""
-        worst = self._worst_case(request, batch)
-        return self.budget.impose(request.task_id, worst(request.prompt_bytes + _HIDDEN_TOKENS))
+                    answer = msgspec.structs.replace(answer, wasted=wasted)
+                    hold.settle(self.money.usd_of(answer))
+                    return answer
 
     def cost_of(self, answer: ModelAnswer) -> Cost | None:
         """Give the dollars of an answer and of the broken tries before it, or None when the price is not known."""
-        cost = self.prices.cost(answer.model, answer.usage, batch=answer.batched)
-        if cost is None or not answer.wasted.total:
-            return cost
-        return Cost(
-            cost.usd + (self.prices.price(answer.model, answer.wasted) or 0.0),
-            cost.saved_by_cache,
-            cost.saved_by_batch,
-        )
+        return self.money.cost_of(answer)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """Ask the service how many tokens the prompt has; None where it cannot say."""
@@ -214,8 +182,8 @@ class ModelClient:
 
         try:
             return await self.ask(models)
-        except RequestRejectedError:
-            return ()  # it answers and takes the key, but does not list models
+        except (RequestRejectedError, RateLimitedError, OverloadedError):
+            return ()  # it answers and takes the key, but does not list models, or not now
 
     async def ask(
         self, operation: Callable[[anthropic.AsyncAnthropic], Awaitable[_T]], *, seconds: float | None = None
@@ -253,16 +221,6 @@ class ModelClient:
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
-
-    def _worst_case(self, request: ModelRequest, batch: bool) -> Callable[[int], float | None]:
-        """Give the dollars the request may cost, by the number of its prompt's tokens."""
-
-        def worst(tokens: int) -> float | None:
-            return self.prices.worst_case(
-                request.model, tokens, request.max_tokens, batch=batch, cache=request.longest_cache
-            )
-
-        return worst
 
     async def _try(
         self, request: ModelRequest, builder: AnswerBuilder, on_progress: OnProgress | None
@@ -391,8 +349,6 @@ class ModelClient:
 
 _NO_KEY = "no-key-needed"
 _UNREACHABLE = "check the network and [llm] base_url"
-_MOST_BYTES_A_TOKEN = 8  # prose in long words; a prompt never has fewer tokens than this makes of it
-_HIDDEN_TOKENS = 2048  # what the service adds to a prompt by itself: its words about tools, schemas and roles
 
 
 def is_loopback(url: str) -> bool:
@@ -414,11 +370,3 @@ def _require_event_stream(headers: Mapping[str, str]) -> None:
             f"the endpoint answered with {kind or 'no content type'} instead of a stream of events",
             "check [llm] base_url if this lasts",
         )
-
-
-def _with_waste(answer: ModelAnswer, wasted: Usage) -> ModelAnswer:
-    if not wasted.total:
-        return answer
-    return ModelAnswer(
-        answer.model, answer.content, answer.stop_reason, answer.usage, answer.request_id, wasted=wasted
-    )

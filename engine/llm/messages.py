@@ -228,7 +228,10 @@ class Prefix(msgspec.Struct, frozen=True):
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
-    """A whole answer of a model. `wasted` counts what broken tries of the same call are known to have used."""
+    """A whole answer. `model` is the one that was asked for and is paid for, `served_by` the name the service gave.
+
+    `wasted` counts what broken tries of the same call are known to have used.
+    """
 
     model: str
     content: tuple[ContentBlock, ...]
@@ -237,6 +240,7 @@ class ModelAnswer(msgspec.Struct, frozen=True):
     request_id: str = ""
     batched: bool = False
     wasted: Usage = Usage()
+    served_by: str = ""
 
     @property
     def text(self) -> str:

@@ -19,6 +19,7 @@ class AnswerBuilder:
 
     def __init__(self, model: str) -> None:
         self._model = model
+        self._served_by = ""
         self._blocks: dict[int, _OpenBlock] = {}
         self._counts: dict[str, int] = {}
         self._stop_reason: str | None = None
@@ -40,7 +41,7 @@ class AnswerBuilder:
         match event.type:
             case "message_start":
                 self._started = True
-                self._model = getattr(event.message, "model", None) or self._model
+                self._served_by = str(getattr(event.message, "model", None) or "")
                 self._count(getattr(event.message, "usage", None))
                 return Progress("started")
             case "content_block_start":
@@ -62,7 +63,9 @@ class AnswerBuilder:
         if not self._ended or self._stop_reason is None:
             raise TruncatedError("the answer broke off before it was complete")
         content = tuple(self._blocks[index].close() for index in sorted(self._blocks))
-        return ModelAnswer(self._model, content, self._stop_reason, self.usage, request_id)
+        return ModelAnswer(
+            self._model, content, self._stop_reason, self.usage, request_id, served_by=self._served_by
+        )
 
     def _count(self, usage: Any) -> None:
         """Counts are running totals: a later one replaces an earlier one, a missing one leaves it."""
@@ -82,6 +85,7 @@ def answer_of_message(message: Any, *, request_id: str = "", batched: bool = Fal
         usage=usage_of_counts(counts_of(getattr(message, "usage", None))),
         request_id=request_id,
         batched=batched,
+        served_by=str(message.model),
     )
 
 

@@ -16,10 +16,11 @@ from engine.llm.batches import LLMBatcher, custom_id_of
 from engine.llm.budget import Budget
 from engine.llm.client import ModelClient
 from engine.llm.messages import ModelAnswer, ModelRequest
+from engine.llm.prices import load_prices
 from engine.llm.retries import RetryPolicy
 from engine.llm.simulator import Answer, Batches, Fault, Scenario, Simulator
 from engine.model import Role
-from tests.llm.conftest import KEY, request
+from tests.llm.conftest import request
 
 CREATE = "POST /v1/messages/batches"
 SINGLE = "POST /v1/messages"
@@ -330,7 +331,7 @@ async def test_an_answer_of_an_earlier_process_is_used_once_and_booked_once(
     second = batch(simulator, budget=budget)
     second.resume(tuple(journal.manifests.values()))
     answer = await second.submit(request("T1"))
-    price = ModelClient(simulator.url, KEY).prices.price(answer.model, answer.usage, batch=True)
+    price = load_prices().price(answer.model, answer.usage, batch=True)
     assert budget.spent == pytest.approx(price)
     assert budget.reserved == pytest.approx(0.0)
 

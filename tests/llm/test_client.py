@@ -344,11 +344,20 @@ async def test_tokens_of_a_broken_answer_are_paid_for_too(simulate: Simulate, co
     answer = await client.call(request())
     assert answer.wasted.input == answer.usage.input
     cost = client.cost_of(answer)
-    plain = client.prices.price(answer.model, answer.usage)
+    plain = client.money.prices.price(answer.model, answer.usage)
     assert cost is not None
     assert plain is not None
     assert cost.usd > plain
     assert budget.spent == pytest.approx(cost.usd)
+
+
+async def test_an_answer_under_another_name_is_paid_for_as_what_was_asked_for(connect: Connect) -> None:
+    async with RawServer() as server:
+        server.answers(sse("hello", model="gateway/opus@eu"))
+        client = connect(server.url, budget=Budget(run_usd=1.0))
+        answer = await client.call(request())
+        assert (answer.model, answer.served_by) == ("claude-opus-5-5", "gateway/opus@eu")
+        assert client.money.budget.spent == pytest.approx((10 * 4 + 5 * 20) / 1e6)
 
 
 async def test_an_unknown_model_runs_without_a_budget_and_not_with_one(connect: Connect) -> None:
