@@ -100,7 +100,8 @@ async def _base(
         if await repository.is_ancestor(tip, head):
             count = await repository.line("rev-list", "--count", f"{tip}..{head}")
             notices.append(
-                f"{count} commits of {upstream.target} are not pushed: tasks begin from {upstream.remote}/{upstream.target}"
+                f"{count} commits of {upstream.target} are not pushed: "
+                f"tasks begin from {upstream.remote}/{upstream.target}"
             )
         return tip
     if not current:

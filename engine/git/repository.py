@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
+import signal
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -21,6 +24,7 @@ from engine.errors import GitError, PreflightError
 
 FAULT_POINT = "TASKYARD_FAULT_POINT"
 TIMEOUT = 120.0
+KILL_AFTER = 2.0
 THREADS = 32
 
 # What `git rev-parse --local-env-vars` names: a leaked GIT_INDEX_FILE writes into the user's index.
@@ -32,17 +36,18 @@ LOCAL_VARIABLES = frozenset(
     """.split()
 )
 
-_QUIET = (
-    "-c",
+# A git that outlived a killed run may hold a lock for a moment; the two time-outs (ms) wait for it.
+_CONFIG = (
     "gc.auto=0",
-    "-c",
     "maintenance.auto=false",
-    "-c",
     "core.quotePath=false",
-    "-c",
     "advice.detachedHead=false",
+    "core.filesRefLockTimeout=3000",
+    "core.packedRefsTimeout=5000",
 )
+_QUIET = tuple(word for setting in _CONFIG for word in ("-c", setting))
 _NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
+_commands = itertools.count(1)
 
 
 class GitResult(msgspec.Struct, frozen=True):
@@ -66,7 +71,6 @@ class Repository:
             common_dir.parent.name if common_dir.name == ".git" else common_dir.name.removesuffix(".git")
         )
         self._environ = clean_environment(environ)
-        self._count = 0
 
     @classmethod
     async def open(cls, path: Path, *, environ: Mapping[str, str]) -> Repository:
@@ -74,13 +78,11 @@ class Repository:
 
         Raises PreflightError when there is none, git is missing, or git does not trust the folder.
         """
+        path = path.absolute()
         probe = cls(path, path, environ)
-        try:
-            result = await probe.run(
-                "rev-parse", "--is-bare-repository", "--git-common-dir", "--show-toplevel", check=False
-            )
-        except FileNotFoundError:
-            raise PreflightError("git is not installed", "install git 2.30 or newer") from None
+        result = await probe.run(
+            "rev-parse", "--is-bare-repository", "--git-common-dir", "--show-toplevel", check=False
+        )
         if "dubious ownership" in result.stderr:
             raise PreflightError(
                 f"{path} belongs to another user, so git does not trust it",
@@ -91,7 +93,9 @@ class Repository:
             raise PreflightError(f"{path} is not in a git repository", "go to one, or run git init")
         bare = lines[0] == "true"
         common = (path / lines[1]).resolve()
-        root = Path(lines[2]) if not bare and len(lines) > 2 else common
+        # There is no third line where there is no working tree: in a bare repository, and inside a .git folder.
+        around = common.parent if common.name == ".git" and not bare else common
+        root = Path(lines[2]) if len(lines) > 2 else around
         return cls(root, common, environ, bare=bare)
 
     async def run(
@@ -107,19 +111,32 @@ class Repository:
         """Run `git <args>` in `cwd` (default: the repository), in a thread.
 
         `hooks` lets the user's hooks run. Raises GitError when `check` and the status is not 0, and after `timeout`
-        seconds. Cancelling the caller lets git end by itself: a half-done command is worse than a late one.
+        seconds; PreflightError when git is not installed. Cancelling ends git before the caller goes on, so that
+        nothing works on behind its back; git removes its own locks then.
         """
         command = ["git", "-C", str(cwd or self.root), *_QUIET, *(() if hooks else _NO_HOOKS), *args]
         environment = {**self._environ, **(env or {})}
-        self._count += 1
-        _fault(self._count, "before")
-        loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(_pool(), _execute, command, environment, input, timeout)
-        _fault(self._count, "after")
+        if cwd is not None:
+            # A worktree that lost its .git file must not make git find, and change, a repository around it.
+            environment["GIT_CEILING_DIRECTORIES"] = str(cwd.parent)
+        number = next(_commands)
+        _fault(number, "before")
+        child = _Child(command, environment, input or b"", timeout)
+        running = asyncio.get_running_loop().run_in_executor(_pool(), child.run)
+        try:
+            result = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            child.end()
+            while not running.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait((running,))
+            running.exception()
+            raise
+        _fault(number, "after")
         if check and result.status != 0:
             words = result.stderr.strip() or result.stdout.strip() or f"status {result.status}"
             raise GitError(
-                f"git {args[0]} failed: {words.splitlines()[-1]}", status=result.status, stderr=words
+                f"git {args[0]} failed: {_telling_line(words)}", status=result.status, stderr=words
             )
         return result
 
@@ -152,9 +169,7 @@ class Repository:
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Give the environment for git: without what points it elsewhere, and without anything that could ask a person."""
-    env = {
-        name: value for name, value in environ.items() if name not in LOCAL_VARIABLES and not _numbered(name)
-    }
+    env = {name: value for name, value in environ.items() if not _points_elsewhere(name)}
     env.update(
         GIT_TERMINAL_PROMPT="0", GIT_ASKPASS="true", GIT_OPTIONAL_LOCKS="0", LC_ALL="C", GIT_EDITOR="true"
     )
@@ -162,8 +177,8 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return env
 
 
-def _numbered(name: str) -> bool:
-    return name.startswith(("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"))
+def _points_elsewhere(name: str) -> bool:
+    return name in LOCAL_VARIABLES or name.startswith(("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"))
 
 
 @lru_cache(maxsize=1)
@@ -172,35 +187,80 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="git")
 
 
-def _execute(
-    command: Sequence[str], environment: Mapping[str, str], input: bytes | None, timeout: float
-) -> GitResult:
-    from git import Git
+class _Child:
+    """One git process: `run` it in a thread, `end` it from another."""
 
-    process = Git(os.sep).execute(
-        list(command),
-        as_process=True,
-        env=dict(environment),
-        istream=subprocess.PIPE,
-        start_new_session=True,
-    )
-    child = process.proc
-    assert child is not None
-    try:
-        out, err = child.communicate(input or b"", timeout=timeout)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, 9)
-        child.communicate()
-        raise GitError(
-            f"git {_subcommand(command)} took longer than {timeout:g} s",
-            "raise [git] timeout if that is normal",
-        ) from None
-    return GitResult(child.returncode, _text(out), _text(err))
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], input: bytes, timeout: float
+    ) -> None:
+        self._command = command
+        self._environment = environment
+        self._input = input
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._keeper: object = None
+        self._ended = False
 
+    def run(self) -> GitResult:
+        child = self._start()
+        if child is None:
+            return GitResult(-signal.SIGTERM, "", "cancelled")
+        try:
+            out, err = child.communicate(self._input, timeout=self._timeout)
+        except subprocess.TimeoutExpired:
+            self.end()
+            child.communicate()
+            subcommand = next(word for word in self._command[3:] if word != "-c" and "=" not in word)
+            raise GitError(
+                f"git {subcommand} took longer than {self._timeout:g} s",
+                "raise [git] timeout if that is normal",
+            ) from None
+        return GitResult(child.returncode, _text(out), _text(err))
 
-def _subcommand(command: Sequence[str]) -> str:
-    return command[3 + len(_QUIET) + (len(_NO_HOOKS) if _NO_HOOKS[1] in command else 0)]
+    def _start(self) -> subprocess.Popen[bytes] | None:
+        # Without git on PATH, importing GitPython fails unless told to be quiet.
+        os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+        from git import Git, GitCommandNotFound
+
+        # GitPython lays our environment over the process's own, and cannot take a name away from it.
+        leaked = [name for name in os.environ if _points_elsewhere(name)]
+        away = ["env", *(word for name in leaked for word in ("-u", name))] if leaked else []
+        with self._lock:
+            if self._ended:
+                return None
+            try:
+                process = Git(os.sep).execute(
+                    [*away, *self._command],
+                    as_process=True,
+                    env=dict(self._environment),
+                    istream=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except GitCommandNotFound:
+                raise PreflightError("git is not installed", "install git 2.38 or newer") from None
+            # GitPython ends the process when its wrapper is no longer referred to.
+            self._keeper = process
+            self._process = process.proc
+        return self._process
+
+    def end(self) -> None:
+        """End git and what it started: TERM, on which it removes its locks, and KILL if that does not help."""
+        with self._lock:
+            self._ended = True
+            if self._process is None:
+                return
+            self._signal(signal.SIGTERM)
+        timer = threading.Timer(KILL_AFTER, self._signal, (signal.SIGKILL,))
+        timer.daemon = True
+        timer.start()
+
+    def _signal(self, number: signal.Signals) -> None:
+        child = self._process
+        # Once it is reaped its number may be another's.
+        if child is not None and child.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, number)
 
 
 def _telling_line(words: str) -> str:

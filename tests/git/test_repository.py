@@ -1,0 +1,224 @@
+"""Running git: in the right folder, in a clean environment, within limits, with nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.errors import GitError, PreflightError
+from engine.git.repository import LOCAL_VARIABLES, Repository, clean_environment
+from tests.sample_repository import SampleRepository
+
+Make = Callable[..., SampleRepository]
+
+
+async def opened(path: Path) -> Repository:
+    return await Repository.open(path, environ=os.environ)
+
+
+async def test_a_repository_is_found_from_each_of_its_folders(repo: Make, tmp_path: Path) -> None:
+    sample = repo({"a/b/c.txt": "c\n"}, name="shop ünï")
+    linked = tmp_path / "linked"
+    sample.git("worktree", "add", "--quiet", "--detach", str(linked))
+    common = sample.path / ".git"
+    for start, root in (
+        (sample.path, sample.path),
+        (sample.path / "a" / "b", sample.path),
+        (sample.path / ".git", sample.path),
+        (linked, linked),
+    ):
+        found = await opened(start)
+        assert (found.root, found.common_dir, found.bare) == (root, common, False)
+        assert found.name == "shop ünï"
+    bare = await opened(sample.remote)
+    assert (bare.root, bare.common_dir, bare.bare) == (sample.remote, sample.remote, True)
+    assert bare.name == "shop ünï"
+
+
+async def test_a_relative_path_means_the_folder_of_the_process(
+    repo: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = repo()
+    monkeypatch.chdir(sample.path)
+    assert (await opened(Path("."))).root == sample.path
+
+
+async def test_a_folder_without_a_repository_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match=r"not in a git repository.*git init"):
+        await opened(tmp_path)
+
+
+async def test_a_repository_of_somebody_else_names_the_command_that_trusts_it(
+    repo: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = repo()
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(PreflightError, match=r"git config --global --add safe\.directory"):
+        await opened(sample.path)
+
+
+async def test_without_git_it_says_so(repo: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    repository = await opened(repo().path)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.setenv("PATH", str(empty))
+    gone = Repository(repository.root, repository.common_dir, os.environ)
+    with pytest.raises(PreflightError, match="git is not installed"):
+        await gone.run("status")
+
+
+def test_the_names_git_calls_local_are_all_taken_away() -> None:
+    names = subprocess.run(
+        ["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert set(names) <= LOCAL_VARIABLES
+    kept = clean_environment({**dict.fromkeys(names, "x"), "GIT_CONFIG_KEY_0": "a.b", "GIT_AUTHOR_NAME": "A"})
+    assert not set(names) & set(kept)
+    assert "GIT_CONFIG_KEY_0" not in kept
+    assert kept["GIT_AUTHOR_NAME"] == "A"
+    assert kept["GIT_TERMINAL_PROMPT"] == "0"
+
+
+async def test_a_leaked_index_is_not_written_to(repo: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = repo()
+    other = repo({"x.txt": "x\n"}, name="other")
+    index = other.path / ".git" / "index"
+    before = index.read_bytes()
+    monkeypatch.setenv("GIT_INDEX_FILE", str(index))
+    monkeypatch.setenv("GIT_DIR", str(other.path / ".git"))
+    repository = await opened(sample.path)
+    assert repository.root == sample.path
+    sample.write({"new.txt": "n\n"})
+    await repository.run("add", "--all")
+    assert index.read_bytes() == before
+    assert "new.txt" in (await repository.run("ls-files")).stdout
+
+
+async def test_a_folder_that_has_gone_never_means_the_folder_of_the_process(
+    repo: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = repo({"a.txt": "committed\n"})
+    sample.write({"a.txt": "an edit nobody may lose\n"})
+    monkeypatch.chdir(sample.path)
+    repository = await opened(sample.path)
+    with pytest.raises(GitError):
+        await repository.run("reset", "--hard", cwd=sample.path.parent / "gone")
+    assert (sample.path / "a.txt").read_text() == "an edit nobody may lose\n"
+
+
+async def test_a_worktree_that_lost_its_git_file_does_not_mean_the_repository_around_it(repo: Make) -> None:
+    sample = repo({"a.txt": "committed\n"})
+    inner = sample.path / "inner"
+    inner.mkdir()
+    sample.write({"a.txt": "an edit nobody may lose\n"})
+    repository = await opened(sample.path)
+    with pytest.raises(GitError, match="not a git repository"):
+        await repository.run("reset", "--hard", cwd=inner)
+    assert (sample.path / "a.txt").read_text() == "an edit nobody may lose\n"
+
+
+async def test_an_error_carries_the_line_that_tells(repo: Make) -> None:
+    repository = await opened(repo().path)
+    with pytest.raises(GitError, match="git rev-parse failed: fatal: ") as caught:
+        await repository.run("rev-parse", "--verify", "nothing-of-that-name")
+    assert caught.value.status == 128
+    assert (await repository.run("rev-parse", "--verify", "nothing", check=False)).status == 128
+
+
+async def test_bytes_that_are_no_utf8_survive(repo: Make) -> None:
+    sample = repo()
+    repository = await opened(sample.path)
+    data = bytes(range(256))
+    blob = (await repository.run("hash-object", "-w", "--stdin", input=data)).stdout.strip()
+    back = (await repository.run("cat-file", "blob", blob)).stdout.encode("utf-8", "surrogateescape")
+    assert back == data
+
+
+async def test_questions_about_commits(repo: Make) -> None:
+    sample = repo()
+    first = sample.git("rev-parse", "HEAD")
+    second = sample.commit("Second", {"b.txt": "b\n"})
+    repository = await opened(sample.path)
+    assert await repository.commit_of("HEAD") == second
+    assert await repository.commit_of("--all") is None
+    assert await repository.tree_of(second) == sample.git("rev-parse", "HEAD^{tree}")
+    assert await repository.is_ancestor(first, second)
+    assert not await repository.is_ancestor(second, first)
+
+
+def sleeper(sample: SampleRepository) -> tuple[str, ...]:
+    """A git command that starts a child of its own, says so in a file, and never ends."""
+    script = sample.path.parent / "sleeper"
+    script.write_text(f"#!/bin/sh\necho $$ > '{sample.path.parent}/pid'\nexec sleep 300\n")
+    script.chmod(0o755)
+    return ("-c", f"alias.forever=!{script}", "forever")
+
+
+async def pid_of_sleeper(sample: SampleRepository) -> int:
+    path = sample.path.parent / "pid"
+    while not (path.exists() and path.read_text().strip()):
+        await asyncio.sleep(0.01)
+    return int(path.read_text())
+
+
+async def gone(pid: int) -> None:
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        await asyncio.sleep(0.01)
+
+
+async def test_a_time_out_ends_git_and_what_it_started(repo: Make) -> None:
+    sample = repo()
+    repository = await opened(sample.path)
+    with pytest.raises(GitError, match=r"git forever took longer than 0\.5 s"):
+        await repository.run(*sleeper(sample), timeout=0.5)
+    await asyncio.wait_for(gone(await pid_of_sleeper(sample)), 5)
+
+
+async def test_cancelling_ends_git_before_the_caller_goes_on(repo: Make) -> None:
+    sample = repo()
+    repository = await opened(sample.path)
+    running = asyncio.ensure_future(repository.run(*sleeper(sample)))
+    pid = await asyncio.wait_for(pid_of_sleeper(sample), 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await asyncio.wait_for(gone(pid), 5)
+
+
+async def test_many_commands_at_once_run_beside_each_other(repo: Make) -> None:
+    """The loop's own pool has six threads on two cores; 24 waits of 0.3 s would take 1.2 s in it."""
+    repository = await opened(repo().path)
+    wait = ("-c", "alias.wait=!sleep 0.3", "wait")
+    start = time.monotonic()
+    await asyncio.gather(*(repository.run(*wait) for _ in range(24)))
+    assert time.monotonic() - start < 1.1
+
+
+async def test_commands_leave_no_process_and_no_open_file(repo: Make) -> None:
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("counts open files in /proc")
+    repository = await opened(repo().path)
+
+    async def some() -> None:
+        for _ in range(10):
+            await asyncio.gather(*(repository.run("cat-file", "-p", "HEAD") for _ in range(4)))
+
+    await some()
+    before = len(os.listdir("/proc/self/fd"))
+    await some()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    git = shutil.which("git")
+    assert git is not None
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    assert "cat-file" not in "".join(
+        Path(f"/proc/{pid}/cmdline").read_text()
+        for pid in children.read_text().split()
+        if Path(f"/proc/{pid}").exists()
+    )
