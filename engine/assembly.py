@@ -79,7 +79,7 @@ class Parts:
 
     def background(self) -> tuple[Coroutine[None, None, None], ...]:
         """The work that goes on beside the tasks: heartbeat, gauges, prompts edited live."""
-        return (self._beat(), self._measure())
+        return (self._beat(), self._measure(), self.lessons.follow(asyncio.Event()))
 
     async def _beat(self) -> None:
         while True:

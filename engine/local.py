@@ -363,12 +363,11 @@ class LocalActivities:
     async def _record_lesson(
         self, task: Task, plan: Plan, stage: Stage, kind: str, message: str, paths: Sequence[str]
     ) -> None:
-        lesson = await asyncio.to_thread(
-            self._lessons.add,
-            task_type=task.type if task.type != "task" else plan.type,
-            activity_type=str(stage),
-            failure_type=kind,
-            failure_msg=message,
+        lesson = await self._lessons.record(
+            task.type if task.type != "task" else plan.type,
+            str(stage),
+            kind,
+            message,
             metadata={"task": task.id, "run": self._run, "files": " ".join(paths)},
         )
         self.emit(
