@@ -40,6 +40,7 @@ from engine.llm.failures import exhausted_for, failure_of_status, safe_text
 from engine.llm.limiter import Limiters
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress
 from engine.llm.money import Money
+from engine.llm.prefix_watch import PrefixWatch
 from engine.llm.prefixes import PrefixLeader
 from engine.llm.prices import Cost, PriceTable, load_prices
 from engine.llm.retries import Retries, RetryPolicy
@@ -73,7 +74,8 @@ class ModelClient:
     """Calls models at one endpoint, within the limits and the budget that all tasks share.
 
     `base_url` None means the SDK's own rules (ANTHROPIC_BASE_URL, a profile, the public service). `api_key` None lets
-    the SDK look for other credentials; an endpoint on this machine needs none.
+    the SDK look for other credentials; an endpoint on this machine needs none. `notice` is told, in words for a person,
+    when a shared prompt prefix stops being read from the service's cache.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class ModelClient:
         prices: PriceTable | None = None,
         budget: Budget | None = None,
         leader: PrefixLeader | None = None,
+        notice: Callable[[str], None] = lambda _: None,
         deadlines: Deadlines | None = None,
         retry: RetryPolicy | None = None,
         environ: Mapping[str, str] = os.environ,
@@ -105,6 +108,7 @@ class ModelClient:
             for secret in (self._key, environ.get("ANTHROPIC_API_KEY"), environ.get("ANTHROPIC_AUTH_TOKEN"))
             if secret and secret != _NO_KEY
         )
+        self._watch = PrefixWatch(notice)
         self._leader = leader or PrefixLeader(monotonic=monotonic)
         self._deadlines = deadlines or Deadlines()
         self._retry = retry or RetryPolicy()
@@ -228,6 +232,7 @@ class ModelClient:
         limiter = self.limiters.of(request.model)
         async with self._leader.turn(request.prefixes()) as turn, limiter.slot() as slot:
             turn.sent()
+            self._watch.sent(request)
 
             def watch(progress: Progress) -> None:
                 if progress.kind == "started":
@@ -241,6 +246,7 @@ class ModelClient:
                 slot.failed(error)
                 raise
             slot.answered(exhausted_for(headers))
+            self._watch.answered(request, turn.expected, answer.usage)
             return answer
 
     async def _stream(

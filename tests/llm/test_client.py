@@ -294,6 +294,34 @@ async def test_the_lead_passes_on_when_the_first_call_fails(simulate: Simulate, 
     assert sorted(bool(usage.cache_write_5m) for usage in rest) == [False, False, True]
 
 
+async def test_a_prefix_that_stops_matching_is_reported_with_the_reason(
+    simulate: Simulate, connect: Connect
+) -> None:
+    told: list[str] = []
+    client = connect(simulate().url, notice=told.append)
+    await client.call(shared("T1"))
+    await client.call(shared("T2"))
+    assert told == []
+    context = Text("Another repository. " * 5_000, cache="5m")
+    await client.call(request("T3", system=(Text("You write code."), context)))
+    (notice,) = told
+    assert "system block 2 changed" in notice
+    tool = Tool("look", "Look.", '{"type": "object", "properties": {}}')
+    await client.call(request("T4", system=(Text("You write."), context), tools=(tool,)))
+    assert "system block 1 and the tools changed" in told[1]
+
+
+async def test_a_service_that_keeps_nothing_is_reported_once(connect: Connect) -> None:
+    told: list[str] = []
+    async with RawServer() as server:
+        server.answers(sse("hello"))
+        client = connect(server.url, notice=told.append)
+        for _ in range(3):
+            await client.call(shared("T1"))
+    (notice,) = told
+    assert "read nothing" in notice
+
+
 # Money
 
 

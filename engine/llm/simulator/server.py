@@ -120,6 +120,15 @@ class Simulator:
         """Give what has been counted so far."""
         return self._service.counters.stats()
 
+    def wait(self, wanted: Callable[[Stats], bool], patience: float = 5.0) -> bool:
+        """Wait until the counts are as `wanted`, for `patience` seconds at most; gives whether they are."""
+        end = time.monotonic() + patience
+        while not wanted(self.stats()):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.005)
+        return True
+
     @property
     def log(self) -> tuple[Logged, ...]:
         """All model calls in the order of their arrival."""
