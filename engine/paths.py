@@ -37,9 +37,11 @@ class StatePaths(msgspec.Struct, frozen=True):
             Path(environ.get("HOME") or "~").expanduser() / ".local" / "state"
         )
         state = state_dir or common / "taskyard"
+        # Resolved, for git tells the paths of worktrees so, and they are compared.
+        trees = (worktree_dir or Path(home) / "taskyard").resolve()
         return cls(
             state=state,
-            worktrees=(worktree_dir or Path(home) / "taskyard") / f"{name}-{mark}" / "worktrees",
+            worktrees=trees / f"{name}-{mark}" / "worktrees",
             cache=cache_dir or state,
         )
 

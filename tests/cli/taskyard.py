@@ -151,8 +151,9 @@ def record(root: Path, events: list[ev.Event], *, run: str = "r1", owner: Owner 
     database = open_state(paths.state_db)
     journal = Journal(database, paths.archive, clock=lambda: START)
     journal.begin_run(run, "tasks/board.md", owner=owner, started=START)
-    journal.append(run, events, durable=True).result()
-    if isinstance(events[-1], ev.RunFinished):
+    if events:
+        journal.append(run, events, durable=True).result()
+    if events and isinstance(events[-1], ev.RunFinished):
         journal.end_run(run, events[-1].at, events[-1].status).result()
     database.close()
     return paths

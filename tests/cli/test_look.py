@@ -59,12 +59,18 @@ def test_status_from_below_the_top_and_by_the_beginning_of_an_id(repo: Repo) -> 
 
 def test_status_says_that_a_run_died(repo: Repo) -> None:
     root = repo().path
-    gone = Owner.of_this_process()
-    gone = Owner(gone.host, 2**22 - 1)
+    gone = Owner(Owner.of_this_process().host, 2**22 - 1)
     record(root, sample_events()[:-1], owner=gone)
     said = taskyard("status", at=root)
-    assert "died: process 1 on elsewhere is gone; take it up with: taskyard run" in said.out
+    words = f"died: process {gone.pid} on {gone.host} is gone; take it up with: taskyard run"
+    assert said.out.splitlines()[0] == f"run r1 of tasks/board.md, 00:20: {words}"
     assert json.loads(taskyard("status", "--json", at=root).out)["alive"] is False
+
+
+def test_status_of_a_run_that_has_said_nothing_yet(repo: Repo) -> None:
+    root = repo().path
+    record(root, [])
+    assert taskyard("status", at=root).out.startswith("run r1 of tasks/board.md, ")
 
 
 @pytest.mark.parametrize("command", ["status", "watch", "replay"])

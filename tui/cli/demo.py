@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -45,7 +45,7 @@ def demo(
     with _folder(keep) as folder:
         project = find_demo(folder) or make_demo(folder, tasks=tasks, fast=fast)
         script = load_scenario(project.scenario)
-        environ = _environment(folder)
+        environ = _environment()
         with Simulator(script, pace=(FAST_PACE if fast else 1.0) / script.pace) as simulator:
             overrides = {
                 "llm.base_url": simulator.url,
@@ -59,17 +59,16 @@ def demo(
     return status
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """The environment of a run that must reach nothing of the user's: no key, no settings, worktrees in the folder."""
-    environ: Mapping[str, str] = os.environ
+def _environment() -> dict[str, str]:
+    """The environment of a run that must reach nothing of the user's: no key, no settings of Taskyard or git."""
     foreign = ("ANTHROPIC_", "TASKYARD_", "GIT_")
     kept = ("GIT_CONFIG_", "GIT_EXEC_PATH")
     clean = {
         name: value
-        for name, value in environ.items()
+        for name, value in os.environ.items()
         if not name.startswith(foreign) or name.startswith(kept)
     }
-    return clean | {"ANTHROPIC_API_KEY": "demo", "XDG_STATE_HOME": str(folder / "state")}
+    return clean | {"ANTHROPIC_API_KEY": "demo"}
 
 
 @contextmanager

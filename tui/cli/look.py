@@ -93,7 +93,7 @@ def status(run: RunId = None, as_json: AsJson = False) -> int:
     if as_json:
         say_json(status_report(snapshot, alive))
     else:
-        say_all(_status_lines(snapshot, alive, now))
+        say_all(_status_lines(row, snapshot, alive, now))
     return 0
 
 
@@ -186,7 +186,7 @@ def _teller(as_json: bool) -> Any:
     return lambda event: say_all(lines.of(event))
 
 
-def _status_lines(snapshot: Snapshot, alive: bool, now: float) -> Iterator[str]:
+def _status_lines(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Iterator[str]:
     from engine.model import TaskState
     from tui.plain import count, duration, money, table
 
@@ -195,14 +195,13 @@ def _status_lines(snapshot: Snapshot, alive: bool, now: float) -> Iterator[str]:
     if run.finished is not None:
         state, until = run.finished.status, run.finished.at
     elif alive:
-        state, until = f"at work, process {run.pid} on {run.host}", now
+        state, until = f"at work, process {row.owner.pid} on {row.owner.host}", now
     else:
-        state, until = (
-            f"died: process {run.pid} on {run.host} is gone; take it up with: taskyard run",
-            snapshot.at,
-        )
-    elapsed = duration(until - (run.started or until))
-    yield f"run {run.run} of {run.board}, {elapsed}: {state}"
+        gone = f"process {row.owner.pid} on {row.owner.host} is gone"
+        state, until = f"died: {gone}; take it up with: taskyard run", snapshot.at or row.started
+    yield f"run {row.run} of {row.board}, {duration(until - row.started)}: {state}"
+    if not snapshot.tasks:
+        return
     counts = [
         f"{snapshot.count(each)} {each.value.replace('_', ' ')}" for each in TaskState if snapshot.count(each)
     ]
