@@ -172,6 +172,7 @@ class Exchange(BaseHTTPRequestHandler):
 
     def _head(self, status: int, kind: str, headers: dict[str, str]) -> None:
         self.status = status
+        self._home.service.counters.count("statuses", str(status))
         self.send_response_only(status)
         self.send_header("date", formatdate(self._home.service.clock(), usegmt=True))
         self.send_header("content-type", kind)

@@ -71,8 +71,10 @@ class Service:
             self._route(exchange, route, id)
         except Refusal as refusal:
             self._refuse(exchange, refusal)
-        finally:
-            self.counters.count("statuses", str(exchange.status))
+        except HangUp:
+            if not exchange.status:
+                self.counters.count("statuses", "0")
+            raise
 
     def _route(self, exchange: Exchange, route: str, id: str) -> None:
         # The body has to be read even of a request that is refused: the next one follows it on the connection.
