@@ -1,0 +1,28 @@
+"""Lessons: failures that were met, and what helped, found in milliseconds at a million.
+
+The lessons file (append-only JSONL) is the truth and can be shared in the repository; the index beside the other state
+is derived from it and follows it. `LessonStore` is the way in.
+"""
+
+from engine.store.lessons.live import LiveSearch
+from engine.store.lessons.query import LessonQuery, parse_query
+from engine.store.lessons.ranking import Hit, Span
+from engine.store.lessons.record import Lesson
+from engine.store.lessons.search import LessonReader, SearchResult, SearchStoppedError
+from engine.store.lessons.store import ImportReport, LessonStats, LessonStore, MalformedLine
+
+__all__ = [
+    "Hit",
+    "ImportReport",
+    "Lesson",
+    "LessonQuery",
+    "LessonReader",
+    "LessonStats",
+    "LessonStore",
+    "LiveSearch",
+    "MalformedLine",
+    "SearchResult",
+    "SearchStoppedError",
+    "Span",
+    "parse_query",
+]

@@ -1,0 +1,160 @@
+"""A lesson, and the line that tells of it in the lessons file.
+
+The file is append-only JSONL. A line is a whole record and never changes; several lines with one id are one lesson:
+`times_seen` of a line counts the sightings that this line adds, so that two orchestrators may append at once, and
+branches may be merged by union, without losing a count. Of the other fields the newest line that fills them counts,
+except that the message of the first sighting stays.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+import msgspec
+
+MAX_SIGHTINGS = 10**9
+"""No line may claim more sightings than this."""
+
+
+class Lesson(msgspec.Struct, frozen=True):
+    """One failure and what resolved it. Times are seconds since the epoch; an empty `resolution` means: still open.
+
+    `metadata["files"]` holds the files concerned, repository-relative, separated by spaces.
+    """
+
+    id: str
+    task_type: str = ""
+    activity_type: str = ""
+    failure_type: str = ""
+    failure_msg: str = ""
+    resolution: str = ""
+    pattern: str = ""
+    times_seen: int = 1
+    first_seen: float = 0.0
+    last_seen: float = 0.0
+    metadata: dict[str, str] = {}
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files concerned, repository-relative."""
+        return tuple(self.metadata.get("files", "").split())
+
+    def brief(self, max_chars: int = 600) -> str:
+        """The lesson as a prompt tells it: what went wrong, and what helped, in at most `max_chars` characters."""
+        seen = f", seen {self.times_seen} times" if self.times_seen > 1 else ""
+        label = self.failure_type or "failure"
+        message = " ".join(self.failure_msg.split())
+        resolution = " ".join(self.resolution.split())
+        helped = f" What helped: {resolution}" if resolution else ""
+        head = f"{label}{seen}: "
+        # What helped is worth more than the end of a long message.
+        message = _cut(message, max(max_chars - len(head) - min(len(helped), max_chars // 2), 0))
+        return _cut(f"{head}{message}{helped}", max_chars)
+
+
+class MalformedLineError(ValueError):
+    """A line of the lessons file is not a lesson; the text says why."""
+
+
+class _Line(msgspec.Struct):
+    # Lenient where other writers differ (times as text, metadata of numbers), strict where counts could be spoilt.
+    id: str = ""
+    task_type: str = ""
+    activity_type: str = ""
+    failure_type: str = ""
+    failure_msg: str = ""
+    resolution: str | None = ""
+    pattern: str | None = ""
+    times_seen: int = 1
+    first_seen: float | str | None = None
+    last_seen: float | str | None = None
+    metadata: dict[str, object] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Line)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_line(line: bytes) -> Lesson:
+    """The lesson of a line, whose `id` is empty when the line has none; raises MalformedLineError."""
+    try:
+        found = _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedLineError(str(error)) from None
+    if not found.id and not found.failure_msg:
+        raise MalformedLineError("it has neither an id nor a failure_msg")
+    if not 0 <= found.times_seen <= MAX_SIGHTINGS:
+        raise MalformedLineError(f"times_seen is {found.times_seen}")
+    last = _seconds(found.last_seen)
+    first = _seconds(found.first_seen)
+    return Lesson(
+        found.id,
+        found.task_type,
+        found.activity_type,
+        found.failure_type,
+        found.failure_msg,
+        found.resolution or "",
+        found.pattern or "",
+        found.times_seen,
+        first or last,
+        last or first,
+        {key: value if type(value) is str else _plain(value) for key, value in found.metadata.items()}
+        if found.metadata
+        else {},
+    )
+
+
+def encode_line(lesson: Lesson) -> bytes:
+    """The line of the lessons file that adds `lesson.times_seen` sightings, with its newline."""
+    return _encoder.encode(lesson) + b"\n"
+
+
+def merge(known: Lesson, line: Lesson) -> Lesson:
+    """The lesson after one more line about it."""
+    return Lesson(
+        known.id,
+        line.task_type or known.task_type,
+        line.activity_type or known.activity_type,
+        line.failure_type or known.failure_type,
+        known.failure_msg or line.failure_msg,
+        line.resolution or known.resolution,
+        line.pattern or known.pattern,
+        min(known.times_seen + line.times_seen, MAX_SIGHTINGS),
+        min(known.first_seen or line.first_seen, line.first_seen or known.first_seen),
+        max(known.last_seen, line.last_seen),
+        _merged_metadata(known.metadata, line.metadata),
+    )
+
+
+def _merged_metadata(known: dict[str, str], new: dict[str, str]) -> dict[str, str]:
+    if not new or new == known:
+        return known
+    merged = {**known, **new}
+    if "files" in known and "files" in new:
+        merged["files"] = " ".join(dict.fromkeys([*known["files"].split(), *new["files"].split()]))
+    return merged
+
+
+def _seconds(value: float | str | None) -> float:
+    if value is None:
+        return 0.0
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise MalformedLineError(f"{value[:40]!r} is no time") from None
+        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not math.isfinite(value):
+        raise MalformedLineError("a time is not finite")
+    return float(value)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return " ".join(value)
+    return _encoder.encode(value).decode()
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"

@@ -1,0 +1,454 @@
+"""The lessons as the rest of the engine uses them: add, resolve, find, follow."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.errors import StoreError, UsageError
+from engine.figures import LessonFigures
+from engine.store.database import Database, DatabaseError, open_database
+from engine.store.lessons.file import LessonsFile, Position
+from engine.store.lessons.fingerprint import fingerprint, pattern_of
+from engine.store.lessons.follow import follow_file
+from engine.store.lessons.index import SCHEMA, LessonIndex, Source, Step, id_for, mark_of
+from engine.store.lessons.query import LessonQuery
+from engine.store.lessons.record import Lesson, MalformedLineError, decode_line, encode_line, merge
+from engine.store.lessons.search import LessonReader, SearchResult
+
+if TYPE_CHECKING:
+    from engine.store.database import Connection
+
+MAX_MESSAGE = 8000
+"""Characters of a message that `add` keeps, most of them from its end; the whole output is in the task's log."""
+
+_SMALL = 1 << 20
+_TIDIED = 64 << 20
+
+
+class LessonStats(msgspec.Struct, frozen=True):
+    """Sums over all lessons. `building`: the share of the file that is indexed while a build goes on, else None.
+
+    `by_…` hold the most frequent names first, each with its number of lessons.
+    """
+
+    total: int
+    sightings: int
+    resolved: int
+    malformed: int
+    file_bytes: int
+    index_bytes: int
+    building: float | None
+    by_task_type: tuple[tuple[str, int], ...]
+    by_activity_type: tuple[tuple[str, int], ...]
+    by_failure_type: tuple[tuple[str, int], ...]
+
+
+class MalformedLine(msgspec.Struct, frozen=True):
+    """A line of the file that is no lesson. `line` counts from 1, `offset` in bytes; `text` is its beginning."""
+
+    line: int
+    offset: int
+    reason: str
+    text: str
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    """What an import did: lessons added, known ones raised or given a resolution, and left as they were."""
+
+    added: int
+    raised: int
+    unchanged: int
+    malformed: tuple[MalformedLine, ...]
+
+
+class LessonStore:
+    """The lessons file and its index. Any number of processes may hold one over the same two files.
+
+        with LessonStore(file, index) as lessons:
+            lesson = lessons.add("fix_bug", "verify", "timeout", output)
+            lessons.search(parse_query("type:fix_bug timeout"))
+
+    Opening takes in a small file (or what is new in it) at once; `catch_up` does so for one of any size. All methods
+    may be called from any thread. Raises StoreError where a file cannot be read or written.
+    """
+
+    def __init__(self, file: Path, index: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.file = file
+        self.index = index
+        self._clock = clock
+        self._file = LessonsFile(file)
+        self._index = LessonIndex(self._file)
+        self._database: Database = open_database(index, schema=SCHEMA, synchronous="NORMAL", disposable=True)
+        self._reading = threading.Lock()
+        self._reader = LessonReader(index, clock=clock)
+        if self._file.size() - self._source().position.offset <= _SMALL:
+            self.catch_up()
+
+    def __enter__(self) -> LessonStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Finish what is queued and close the index. Safe to call twice."""
+        with self._reading:
+            self._reader.close()
+        self._database.close()
+
+    # Writing
+
+    def add(
+        self,
+        task_type: str,
+        activity_type: str,
+        failure_type: str,
+        failure_msg: str,
+        *,
+        resolution: str = "",
+        pattern: str = "",
+        metadata: Mapping[str, str] | None = None,
+    ) -> Lesson:
+        """Write a sighting of a failure down, and give the lesson with all its sightings, which searches find already.
+
+        The same failure as before (see `fingerprint`) is the same lesson, seen once more. `metadata["files"]`: the
+        files concerned, separated by blanks.
+        """
+        message = _kept(_storable(failure_msg).strip())
+        if not message:
+            raise UsageError("a lesson needs a failure message")
+        task_type, activity_type, failure_type = map(_storable, (task_type, activity_type, failure_type))
+        mark = fingerprint(task_type, activity_type, failure_type, message)
+        with self._read() as reader:
+            known = reader.with_fingerprint(mark)
+        now = self._clock()
+        line = Lesson(
+            known.id if known else id_for(mark),
+            task_type,
+            activity_type,
+            failure_type,
+            message,
+            _storable(resolution),
+            _storable(pattern) or (known.pattern if known else pattern_of(message)),
+            1,
+            now,
+            now,
+            {_storable(key): _storable(value) for key, value in (metadata or {}).items()},
+        )
+        return self._append(line)
+
+    async def record(
+        self,
+        task_type: str,
+        activity_type: str,
+        failure_type: str,
+        failure_msg: str,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Lesson:
+        """`add`, without keeping the event loop waiting."""
+        return await asyncio.to_thread(
+            self.add, task_type, activity_type, failure_type, failure_msg, metadata=metadata
+        )
+
+    def resolve(self, id_: str, resolution: str) -> Lesson:
+        """Write down what helped; it is no new sighting. Raises UsageError for an id that is not known."""
+        self.catch_up()
+        known = self.get(id_)
+        if known is None:
+            raise UsageError(f"there is no lesson {id_}", "see `taskyard lessons list`")
+        return self._append(
+            msgspec.structs.replace(
+                known, resolution=_storable(resolution).strip(), times_seen=0, metadata={}
+            )
+        )
+
+    def import_file(
+        self, path: Path, *, progress: Callable[[int, int], bool | None] | None = None
+    ) -> ImportReport:
+        """Take over the lessons of another file: new ones, higher counts, and resolutions that are missing here.
+
+        Importing the same file twice changes nothing. `progress(done, total)` in bytes is told how far it is, and
+        ends the import after whole lessons when it answers False.
+        """
+        self.catch_up()
+        source = LessonsFile(path)
+        if not path.is_file():
+            raise UsageError(f"there is no file {path}")
+        theirs: dict[str, Lesson] = {}
+        malformed: list[MalformedLine] = []
+        total = source.size()
+        for number, offset, line in _numbered_lines(source):
+            try:
+                lesson = _identified(decode_line(line))
+            except MalformedLineError as error:
+                malformed.append(_malformed(number, offset, line, error))
+                continue
+            known = theirs.get(lesson.id)
+            theirs[lesson.id] = merge(known, lesson) if known else lesson
+            if progress is not None and number % 1000 == 0 and progress(offset, total) is False:
+                break
+        added = raised = unchanged = 0
+        for group in _groups(theirs.values(), 1000):
+            lines = []
+            with self._read() as reader:
+                for lesson in group:
+                    known = reader.get(lesson.id) or reader.with_fingerprint(mark_of(lesson))
+                    if known is None:
+                        added += 1
+                        lines.append(encode_line(lesson))
+                        continue
+                    more = max(lesson.times_seen - known.times_seen, 0)
+                    resolution = lesson.resolution if not known.resolution else ""
+                    if not more and not resolution:
+                        unchanged += 1
+                        continue
+                    raised += 1
+                    lines.append(
+                        encode_line(
+                            msgspec.structs.replace(
+                                lesson, id=known.id, times_seen=more, resolution=resolution
+                            )
+                        )
+                    )
+            if lines:
+                self._file.append(b"".join(lines))
+                self.catch_up()
+        return ImportReport(added, raised, unchanged, tuple(malformed))
+
+    # Keeping up with the file
+
+    def catch_up(self, *, progress: Callable[[int, int], bool | None] | None = None) -> int:
+        """Take in all whole lines that the index does not have yet; gives their number.
+
+        `progress(done, total)`, in bytes, is called after each part of a long build. When it answers False the build
+        ends there; what was taken in stays, and the next call goes on.
+        """
+        lines = 0
+        while True:
+            step: Step = self._database.submit(self._index.step).result()
+            lines += step.lines
+            if progress is not None and step.lines:
+                goes_on = progress(step.source.position.offset, step.source.size) is not False
+                if not goes_on:
+                    return lines
+            if not step.more:
+                break
+        if lines * 400 > _TIDIED:
+            self._tidy()
+        return lines
+
+    def rebuild(self, *, progress: Callable[[int, int], bool | None] | None = None) -> int:
+        """Forget the index and build it from the file again; gives the number of lines. See `catch_up`."""
+
+        def begin_anew(connection: Connection) -> Step:
+            self._index.empty(connection)
+            return self._index.step(connection)
+
+        step = self._database.submit(begin_anew).result()
+        if progress is not None and progress(step.source.position.offset, step.source.size) is False:
+            return step.lines
+        return step.lines + (self.catch_up(progress=progress) if step.more else 0)
+
+    async def follow(
+        self, stop: asyncio.Event, *, on_change: Callable[[LessonStats], object] | None = None
+    ) -> None:
+        """Take in what other processes append, as it comes, until `stop` is set; `on_change` hears of it."""
+
+        async def changed() -> None:
+            if self._file.unchanged_since(self._source().position):
+                return
+            with suppress(StoreError):  # a full disk or a busy index: the next change, or second, tries again
+                if await asyncio.to_thread(self.catch_up) and on_change is not None:
+                    on_change(self.stats())
+
+        await follow_file(self.file, changed, stop)
+
+    # Finding
+
+    def get(self, id_: str) -> Lesson | None:
+        """The lesson with this id."""
+        with self._read() as reader:
+            return reader.get(id_)
+
+    def search(self, query: LessonQuery, *, limit: int = 50) -> SearchResult:
+        """The best lessons for the query; see `LiveSearch` for searching as somebody types."""
+        with self._read() as reader:
+            return reader.search(query, limit)
+
+    def similar(self, text: str, *, limit: int = 10) -> SearchResult:
+        """The lessons whose words are most like those of a text, for instance of a failure message."""
+        with self._read() as reader:
+            return reader.similar(text, limit)
+
+    def for_task(
+        self,
+        *,
+        type: str,
+        files: Iterable[str] = (),
+        text: str = "",
+        limit: int = 5,
+        max_chars: int = 4000,
+    ) -> tuple[Lesson, ...]:
+        """The lessons that may help with a task, best first: of its type, about its files, or in its words.
+
+        As many as fit: at most `limit`, whose `brief()` texts together have at most `max_chars` characters.
+        """
+        with self._read() as reader:
+            hits = reader.for_task(task_type=type, files=files, text=text, limit=limit)
+        chosen = []
+        left = max_chars
+        for hit in hits:
+            left -= len(hit.lesson.brief())
+            if left < 0:
+                break
+            chosen.append(hit.lesson)
+        return tuple(chosen)
+
+    def most_frequent(self, limit: int = 10, query: LessonQuery | None = None) -> tuple[Lesson, ...]:
+        """The lessons seen most often, of those that satisfy the filters of the query."""
+        with self._read() as reader:
+            return reader.most_frequent(limit, query or LessonQuery())
+
+    def by_task_type(self, name: str, *, limit: int = 50) -> tuple[Lesson, ...]:
+        """The newest lessons of a task type."""
+        return self.search(LessonQuery(task_type=name), limit=limit).lessons
+
+    def by_activity_type(self, name: str, *, limit: int = 50) -> tuple[Lesson, ...]:
+        """The newest lessons of an activity type."""
+        return self.search(LessonQuery(activity_type=name), limit=limit).lessons
+
+    def by_failure_type(self, name: str, *, limit: int = 50) -> tuple[Lesson, ...]:
+        """The newest lessons of a failure type."""
+        return self.search(LessonQuery(failure_type=name), limit=limit).lessons
+
+    def by_pattern(self, name: str, *, limit: int = 50) -> tuple[Lesson, ...]:
+        """The newest lessons of a pattern."""
+        return self.search(LessonQuery(pattern=name), limit=limit).lessons
+
+    def in_time_range(self, since: float, until: float, *, limit: int = 50) -> tuple[Lesson, ...]:
+        """The newest lessons last seen in the range, both ends included; seconds since the epoch."""
+        return self.search(LessonQuery(since=since, until=until), limit=limit).lessons
+
+    # About the store
+
+    def figures(self) -> LessonFigures:
+        """What the dashboard shows; cheap enough to ask every second."""
+        source = self._source()
+        size = self._file.size()
+        return LessonFigures(source.lessons, source.malformed, size, _share(source, size))
+
+    def stats(self) -> LessonStats:
+        """Sums over all lessons."""
+        with self._read() as reader:
+            source = reader.source()
+            names = [reader.names(field) for field in ("task_type", "activity_type", "failure_type")]
+        size = self._file.size()
+        return LessonStats(
+            total=source.lessons,
+            sightings=source.sightings,
+            resolved=source.resolved,
+            malformed=source.malformed,
+            file_bytes=size,
+            index_bytes=self.index.stat().st_size,
+            building=_share(source, size),
+            by_task_type=names[0],
+            by_activity_type=names[1],
+            by_failure_type=names[2],
+        )
+
+    def check(self) -> tuple[MalformedLine, ...]:
+        """Read the whole file and list the lines that are no lessons, an unfinished last one included."""
+        found = []
+        for number, offset, line in _numbered_lines(self._file):
+            try:
+                decode_line(line)
+            except MalformedLineError as error:
+                found.append(_malformed(number, offset, line, error))
+        number, offset, rest = self._file.unfinished()
+        if rest:
+            reason = "it is not finished: its newline is missing, so it does not count yet"
+            found.append(_malformed(number, offset, rest, MalformedLineError(reason)))
+        return tuple(found)
+
+    def open_reader(self) -> LessonReader:
+        """A reader of its own, for a thread that searches much; close it when done."""
+        return LessonReader(self.index, clock=self._clock)
+
+    def _append(self, line: Lesson) -> Lesson:
+        self._file.append(encode_line(line))
+        try:
+            # While a long build is under way, or the index has no disk or lock, the file has the line, and that is
+            # enough.
+            if self._file.size() - self._source().position.offset <= _SMALL:
+                self.catch_up()
+            return self.get(line.id) or line
+        except DatabaseError:
+            return line
+
+    def _source(self) -> Source:
+        with self._read() as reader:
+            return reader.source()
+
+    def _tidy(self) -> None:
+        while self._database.submit(self._index.tidy).result():
+            pass
+
+    @contextmanager
+    def _read(self) -> Iterator[LessonReader]:
+        with self._reading:
+            yield self._reader
+
+
+def _share(source: Source, size: int) -> float | None:
+    """How much of the file is indexed, or None when all of it is, but for a few lines on their way."""
+    behind = size - source.position.offset
+    return source.position.offset / size if behind > _SMALL else None
+
+
+def _identified(lesson: Lesson) -> Lesson:
+    return lesson if lesson.id else msgspec.structs.replace(lesson, id=id_for(mark_of(lesson)))
+
+
+def _storable(text: str) -> str:
+    # A lone surrogate, as in the name of a file that is no UTF-8, has no place in JSON.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _kept(message: str) -> str:
+    if len(message) <= MAX_MESSAGE:
+        return message
+    head = MAX_MESSAGE // 4
+    return f"{message[:head]}\n…\n{message[-(MAX_MESSAGE - head) :]}"
+
+
+def _groups(lessons: Iterable[Lesson], size: int) -> Iterator[list[Lesson]]:
+    waiting = iter(lessons)
+    while group := list(islice(waiting, size)):
+        yield group
+
+
+def _numbered_lines(file: LessonsFile) -> Iterator[tuple[int, int, bytes]]:
+    """Number, offset and content of each finished line that is not blank."""
+    position, more = Position(), True
+    while more:
+        chunk = file.read(position)
+        offset = position.offset
+        for number, line in enumerate(chunk.lines, position.lines + 1):
+            if line and not line.isspace():
+                yield number, offset, line
+            offset += len(line) + 1
+        position, more = chunk.after, chunk.more
+
+
+def _malformed(number: int, offset: int, line: bytes, error: MalformedLineError) -> MalformedLine:
+    return MalformedLine(number, offset, str(error), line[:200].decode("utf-8", "replace"))

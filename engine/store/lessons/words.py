@@ -1,0 +1,186 @@
+"""How the text of lessons becomes entries of the two full-text indexes, and typed words become questions to them.
+
+The word index is SQLite's FTS5 over what `indexed_text` gives: the words of the text, and invented words from
+Unicode's private range for what a word index cannot see:
+
+- every punctuation mark, symbol and emoji, so that `C++`, `100%` or `@` are found without reading a million lessons;
+- each character and each pair of characters of scripts that are written without blanks (漢字 is found in 常用漢字表);
+- the names of the fields and files, so that words and filters are one intersection of sorted lists.
+
+The gram index is FTS5's trigram index over the plain text, for what stands inside a word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+FACET = "\ue000"
+SYMBOL = "\ue001"
+LONGEST_PREFIX = 8
+"""Letters of the longest prefix that the word index holds a list for; merging lists takes 130 ms at a million."""
+
+MAX_QUESTIONS = 24
+_PRIVATE = re.compile("[\ue000\ue001]")
+
+# Thai, Lao, Burmese, Khmer, and all from the CJK radicals on but surrogates and private use: Han, kana, Hangul, emoji.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufeff\uff01-\U000effff"
+_UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+_ASCII_SYMBOLS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_SYMBOL_WORDS = {c: f" {SYMBOL}{ord(c):x}" for c in _ASCII_SYMBOLS}
+
+
+def facet(field: str, name: str | int) -> str:
+    """The invented word for the name of a field (its key in the index) or for a file."""
+    if isinstance(name, int):
+        return f"{FACET}{field}{name:x}"
+    return f"{FACET}{field}{hashlib.blake2b(name.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"
+
+
+def file_facets(files: Iterable[str]) -> list[str]:
+    """The invented words for files: each by its path, its name and its folder."""
+    words: dict[str, None] = {}
+    for path in files:
+        folder, _, name = path.rpartition("/")
+        for word in (facet("f", path), facet("n", name), facet("d", folder)):
+            words[word] = None
+    return list(words)
+
+
+def clean(text: str) -> str:
+    """The text without what cannot be stored (lone surrogates) and without our invented characters."""
+    if text.isascii():
+        return text
+    return _PRIVATE.sub(" ", text.encode("utf-8", "replace").decode())
+
+
+def indexed_text(text: str, facets: Iterable[str]) -> str:
+    """What the word index reads for a lesson with this clean text and these facets."""
+    if text.isascii():
+        symbols = "".join([_SYMBOL_WORDS[c] for c in _ASCII_SYMBOLS.intersection(text)])
+        return f"{text} {' '.join(facets)}{symbols}"
+    extra = [symbol_word(c) for c in set(text) if is_symbol(c)]
+    for run in _UNSPACED_RUN.findall(text):
+        extra += _unspaced_words(run)
+        extra += [symbol_word(c) for c in run.lower()]
+    return f"{_UNSPACED_RUN.sub(' ', text)} {' '.join(facets)} {' '.join(extra)}"
+
+
+def is_symbol(c: str) -> bool:
+    """Whether the character is none of a word and no blank."""
+    return not (c.isalnum() or c.isspace())
+
+
+def symbol_word(c: str) -> str:
+    """The invented word for one character."""
+    return f"{SYMBOL}{ord(c):x}"
+
+
+def _unspaced_words(run: str) -> list[str]:
+    run = run.lower()
+    return [f"{SYMBOL}{ord(a):x}g{ord(b):x}" for a, b in pairwise(run)]
+
+
+def grams(text: str) -> set[str]:
+    """The trigrams of a text as the gram index folds them."""
+    text = text.lower()
+    return {text[i : i + 3] for i in range(len(text) - 2)}
+
+
+_WORD = re.compile(r"[^\W\d_][^\W_]{2,40}")
+
+
+def word_set(text: str) -> set[str]:
+    """The words of a text that tell one lesson from another: three letters or more, lower case."""
+    return set(_WORD.findall(text.lower()))
+
+
+_PIECE = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_])+|\S")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One typed word. `questions` to the word index, which every lesson that holds the word satisfies."""
+
+    text: str
+    questions: tuple[str, ...]
+    exact: bool
+    """Whether the questions are satisfied by no other lesson, so that its text need not be read."""
+
+    @property
+    def lowered(self) -> str:
+        """The word in lower case."""
+        return self.text.lower()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it must stand at the start of a word; one that begins with a symbol stands anywhere."""
+        first = self.text[0]
+        return first.isalnum() and not _UNSPACED_RUN.match(first)
+
+    @property
+    def at_word_start(self) -> re.Pattern[str]:
+        """Finds the word where it must stand."""
+        return re.compile((r"(?<![^\W_])" if self.bounded else "") + re.escape(self.text), re.IGNORECASE)
+
+    @property
+    def anywhere(self) -> re.Pattern[str]:
+        """Finds the word also inside words."""
+        return re.compile(re.escape(self.text), re.IGNORECASE)
+
+
+def terms(words: Iterable[str]) -> tuple[Term, ...]:
+    """The terms for typed words."""
+    return tuple(_term(cleaned) for word in words for cleaned in clean(word).split())
+
+
+def match_expression(found: Iterable[Term], facets: Iterable[str] = ()) -> tuple[str, bool]:
+    """The question to the word index for all the terms and facets, and whether its answers need no look at the text."""
+    parts: dict[str, bool] = {}
+    exact = True
+    for term in found:
+        exact = exact and term.exact
+        for question in term.questions:
+            parts[question] = _is_short_prefix(question)
+    kept = [question for question, short in parts.items() if not short]
+    if kept:
+        # One or two letters begin a word of nearly every lesson: cheaper to look for in the texts that are left.
+        exact = exact and len(kept) == len(parts)
+    else:
+        kept = list(parts)
+    exact = exact and len(kept) <= MAX_QUESTIONS
+    return " AND ".join([*(f"({facet})" for facet in facets), *kept[:MAX_QUESTIONS]]), exact
+
+
+def _is_short_prefix(question: str) -> bool:
+    return question.endswith("*") and len(question) <= 5
+
+
+def _term(word: str) -> Term:
+    pieces = _PIECE.findall(word)
+    questions: dict[str, None] = {}
+    previous = ""
+    for number, piece in enumerate(pieces):
+        following = pieces[number + 1] if number + 1 < len(pieces) else ""
+        # What follows a combining mark is no word of its own.
+        if not (previous and unicodedata.combining(previous)):
+            questions.update(dict.fromkeys(_questions(piece, following)))
+        previous = piece[-1]
+    exact = len(pieces) == 1 and word.isascii() and word.isalnum() and len(word) <= LONGEST_PREFIX
+    return Term(word, tuple(questions), exact)
+
+
+def _questions(piece: str, following: str) -> list[str]:
+    if _UNSPACED_RUN.match(piece):
+        words = _unspaced_words(piece) or [symbol_word(c) for c in piece.lower()]
+        return [f'"{word}"' for word in words]
+    if is_symbol(piece[0]):
+        return [f'"{symbol_word(piece)}"']
+    # Before an ASCII symbol a word has ended. Anything else might go on: `caf` and `é`, a combining mark, an emoji.
+    if following != "" and following in _ASCII_SYMBOLS:
+        return [f'"{piece}"']
+    return [f'"{piece[:LONGEST_PREFIX]}"*']
