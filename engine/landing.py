@@ -1,13 +1,15 @@
 """From verified work to the target: the queue for the train, who leaves when, and what each passenger hears.
 
-A train leaves when it is full, when its oldest passenger has waited for `max_age`, and early when that helps: when a
-waiting task needs its cargo, or when nothing else is running.
+A train leaves when it is full, when its oldest passenger has waited for `max_age`, and early when that helps: at once
+when nothing else is running, and after a short grace when a waiting task needs its cargo, since those who are verified
+within the grace come along for nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum, auto
 
 import msgspec
 
@@ -18,6 +20,18 @@ from engine.errors import TaskyardError
 from engine.figures import QueueFigures
 from engine.git.train import Cargo, Train, TrainResult
 from engine.model import BoardStatus
+
+
+GRACE = 1.0
+GRACE_SHARE = 0.25
+
+
+class Urgency(Enum):
+    """How soon a train should leave."""
+
+    NONE = auto()
+    SOON = auto()
+    NOW = auto()
 
 
 class Landed(msgspec.Struct, frozen=True):
@@ -48,8 +62,8 @@ Answer = Landed | SentBack | Kept
 class Lander:
     """Takes cargo in with `land`, and runs one train at a time. Belongs to the engine's event loop.
 
-    `failed` gives the states of failed tasks, which the next board commit tells too. `needed` says, of the ids that are
-    queued, whether a train should leave at once; whoever owns the lander sets it.
+    `failed` gives the states of failed tasks, which the next board commit tells too. `urgency` says, of the ids that are
+    queued, how soon a train should leave; whoever owns the lander sets it.
     """
 
     def __init__(
@@ -62,7 +76,8 @@ class Lander:
         trains_before: int,
         failed: Callable[[], Mapping[str, BoardStatus]],
     ) -> None:
-        self.needed: Callable[[Collection[str]], bool] = lambda queued: False
+        self.urgency: Callable[[Collection[str]], Urgency] = lambda queued: Urgency.NONE
+        self._leaving: asyncio.TimerHandle | None = None
         self._train = train
         self._bus = bus
         self._number = trains_before
@@ -94,11 +109,18 @@ class Lander:
     def hurry(self) -> None:
         """Let the train leave now if that helps somebody."""
         queued = {cargo.task_id for cargo in self._batcher.queued}
-        if queued and self.needed(queued):
-            self._batcher.depart()
+        urgency = self.urgency(queued) if queued else Urgency.NONE
+        if urgency is Urgency.NOW:
+            self.depart()
+        elif urgency is Urgency.SOON and self._leaving is None:
+            grace = min(GRACE, self._max_age * GRACE_SHARE)
+            self._leaving = asyncio.get_running_loop().call_later(grace, self.depart)
 
     def depart(self) -> None:
-        """Let the train leave now, because somebody asked for it."""
+        """Let the train leave now."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
         self._batcher.depart()
 
     async def mark(self, states: Mapping[str, BoardStatus]) -> None:
@@ -115,6 +137,8 @@ class Lander:
 
     async def close(self) -> None:
         """Wait for the train in motion; nothing more leaves."""
+        if self._leaving is not None:
+            self._leaving.cancel()
         await self._batcher.close()
 
     async def _run(self, cargo: Sequence[Cargo]) -> None:

@@ -22,7 +22,7 @@ from engine.assembly import Parts, assemble, cargo, started
 from engine.bus import Bus
 from engine.dispatch import Dispatcher, Progress, Slot
 from engine.errors import BudgetReachedError, StoreError, TaskyardError
-from engine.landing import Kept, Landed, SentBack
+from engine.landing import Kept, Landed, SentBack, Urgency
 from engine.model import BoardStatus, Lane, Task, TaskState
 from engine.outcomes import order
 from engine.pipeline import GivenUpError, Ready, Start, run_task
@@ -61,7 +61,7 @@ class Orchestrator:
         self._wake = asyncio.Event()
         self._budget_reached = False
         self._failure: BaseException | None = None
-        parts.lander.needed = self._train_is_needed
+        parts.lander.urgency = self._train_urgency
 
     @classmethod
     async def open(
@@ -299,22 +299,23 @@ class Orchestrator:
         if self._bus.state.view(task.id).state is TaskState.WAITING:
             self._bus.emit(ev.TaskQueued(at=self._now(), task=task.id))
 
-    def _train_is_needed(self, queued: Collection[str]) -> bool:
-        """Whether a train should leave now: nothing else runs, or a task waits for nothing but what is queued."""
+    def _train_urgency(self, queued: Collection[str]) -> Urgency:
+        """How soon a train should leave: now when nothing else runs, soon when a task waits for nothing but these."""
         dispatcher = self._dispatcher
         if dispatcher.holding == 0 and (dispatcher.queued == 0 or dispatcher.mode != "running"):
-            return True
+            return Urgency.NOW
         state = self._bus.state
 
         def comes(name: str) -> bool:
             return name in queued or state.view(name).state is TaskState.LANDED
 
-        return any(
+        needed = any(
             all(comes(name) for name in state.view(dependant).task.after)
             for name in queued
             for dependant in self._dependants.get(name, ())
             if state.view(dependant).state is TaskState.WAITING
         )
+        return Urgency.SOON if needed else Urgency.NONE
 
     # Commands
 

@@ -30,7 +30,7 @@ _PLANNED = "2026-11-27T16:30:00+00:00"
 
 # What the fast demo waits for is real work; the model and the timers hardly take any time.
 _FAST_SCENARIO = {"pace = 1.0": "pace = 0.1", "retry_after = 1.5": "retry_after = 0.3"}
-_FAST_SETTINGS = {'max_age = "3s" ': 'max_age = "0.5s"', 'batch_age = "1.5s"': 'batch_age = "0.2s"'}
+_FAST_SETTINGS = {'max_age = "5s" ': 'max_age = "2s" ', 'batch_age = "1.5s"': 'batch_age = "0.2s"'}
 
 _ZONE_ROW = (
     "| ZONE-{n:04} | Know how long parcels to delivery zone {n} take | feature | {lane} | | [ ] | "
