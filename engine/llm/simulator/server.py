@@ -42,6 +42,19 @@ class HttpServer(socketserver.ThreadingTCPServer):
         host, port = self.server_address[:2]
         return f"{host!s}:{port}"
 
+    def serve(self) -> None:
+        """Take connections until `stop`, without ever waking up for nothing."""
+        while not self._stopping:
+            self.handle_request()
+
+    def stop(self) -> None:
+        """Let `serve` return: it waits for a connection, so it gets one."""
+        if self._stopping:
+            return
+        self._stopping = True
+        with contextlib.suppress(OSError):
+            socket.create_connection(self.server_address[:2], timeout=1.0).close()  # type: ignore[arg-type]
+
     def opened(self, connection: socket.socket) -> None:
         """Note a connection."""
         with self._changed:
@@ -69,7 +82,6 @@ class HttpServer(socketserver.ThreadingTCPServer):
     def close_connections(self, patience: float) -> None:
         """Break all connections and wait until their threads have let go, for `patience` seconds at most."""
         with self._changed:
-            self._stopping = True
             for connection in self._connections:
                 _shut(connection)
             self._changed.wait_for(lambda: not self._connections, patience)
@@ -142,12 +154,12 @@ class Simulator:
 
     def serve_forever(self) -> None:
         """Serve in this thread until another calls `stop`, or Ctrl-C."""
-        self._server.serve_forever(poll_interval=0.05)
+        self._server.serve()
 
     def stop(self) -> None:
         """Stop, breaking what is being answered; all threads have ended within two seconds. Safe to call twice."""
+        self._server.stop()
         if self._thread is not None:
-            self._server.shutdown()
             self._thread.join()
             self._thread = None
         self._server.server_close()
