@@ -19,7 +19,7 @@ Repo = Callable[..., SampleRepository]
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
     *("run", "demo", "init", "watch", "replay", "status", "doctor", "worktrees", "simulate"),
-    *("cache", "history"),
+    *("cache", "lessons", "history"),
 )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.errors import UsageError
-from tui.cli.console import say, say_all, say_json
+from tui.cli.console import say, say_json, say_table
 from tui.cli.options import AsJson, CacheDir, Limit
 from tui.cli.place import Place, find_place
 
@@ -66,7 +66,7 @@ def list_(
     cache_dir: CacheDir = None,
 ) -> int:
     """List cached results, last used first."""
-    from tui.plain import ago, money, size, table, thousands
+    from tui.plain import ago, money, size, thousands
 
     with _opened(cache_dir) as cache:
         found = (
@@ -93,7 +93,7 @@ def list_(
         for entry in found
     ]
     header = ("Key", "Task", "Activity", "Model", "Size", "Tokens", "Cost", "Used")
-    say_all(table(header, rows, right=frozenset({4, 5, 6})))
+    say_table(header, rows, right=frozenset({4, 5, 6}))
     return 0
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import typer
 
@@ -21,6 +22,18 @@ def say_all(lines: Iterable[str]) -> None:
     """Print lines on standard output."""
     for line in lines:
         typer.echo(line)
+
+
+def say_table(
+    header: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, right: frozenset[int] = frozenset()
+) -> None:
+    """Print rows in columns; on a terminal no line is longer than it is wide."""
+    from tui.format import cut
+    from tui.plain import table
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in table(header, rows, right=right):
+        typer.echo(line if width is None else cut(line, width))
 
 
 def say_json(value: object) -> None:

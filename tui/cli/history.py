@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from engine.errors import UsageError
-from tui.cli.console import say, say_all, say_json
+from tui.cli.console import say, say_json, say_table
 from tui.cli.options import AsJson, Limit
 from tui.cli.place import find_place
 
@@ -84,7 +84,7 @@ def stats(as_json: AsJson = False) -> int:
 @archive_app.command("list")
 def archive_list(as_json: AsJson = False) -> int:
     """List the archive's segments, oldest first."""
-    from tui.plain import size, table
+    from tui.plain import size
 
     found = _archive().segments()
     if as_json:
@@ -105,7 +105,7 @@ def archive_list(as_json: AsJson = False) -> int:
         for each in found
     ]
     header = ("Segment", "Entries", "From", "To", "Size", "File")
-    say_all(table(header, rows, right=frozenset({0, 1, 4})))
+    say_table(header, rows, right=frozenset({0, 1, 4}))
     return 0
 
 
@@ -162,7 +162,7 @@ def _archive() -> HistoryArchive:
 
 
 def _show(found: Sequence[TaskHistory], as_json: bool) -> int:
-    from tui.plain import duration, money, table
+    from tui.plain import duration, money
 
     if as_json:
         say_json(found)
@@ -184,7 +184,7 @@ def _show(found: Sequence[TaskHistory], as_json: bool) -> int:
         for entry in found
     ]
     header = ("Task", "Status", "Tries", "Started", "Took", "Cost", "Run", "How it ended")
-    say_all(table(header, rows, right=frozenset({2, 4, 5})))
+    say_table(header, rows, right=frozenset({2, 4, 5}))
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.errors import UsageError
-from tui.cli.console import complain, flush, on_terminal, say, say_all, say_json
+from tui.cli.console import complain, flush, on_terminal, say, say_all, say_json, say_table
 from tui.cli.options import AsJson, EventsAsJson, Headless, RunId
 from tui.cli.place import find_place, open_journal
 
@@ -93,7 +93,7 @@ def status(run: RunId = None, as_json: AsJson = False) -> int:
     if as_json:
         say_json(status_report(snapshot, alive))
     else:
-        say_all(_status_lines(row, snapshot, alive, now))
+        _say_status(row, snapshot, alive, now)
     return 0
 
 
@@ -186,9 +186,9 @@ def _teller(as_json: bool) -> Any:
     return lambda event: say_all(lines.of(event))
 
 
-def _status_lines(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Iterator[str]:
+def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> None:
     from engine.model import TaskState
-    from tui.plain import count, duration, money, table
+    from tui.plain import count, duration, money
 
     run, totals = snapshot.run, snapshot.totals
     state: str
@@ -199,22 +199,22 @@ def _status_lines(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> I
     else:
         gone = f"process {row.owner.pid} on {row.owner.host} is gone"
         state, until = f"died: {gone}; take it up with: taskyard run", snapshot.at or row.started
-    yield f"run {row.run} of {row.board}, {duration(until - row.started)}: {state}"
+    say(f"run {row.run} of {row.board}, {duration(until - row.started)}: {state}")
     if not snapshot.tasks:
         return
     counts = [
         f"{snapshot.count(each)} {each.value.replace('_', ' ')}" for each in TaskState if snapshot.count(each)
     ]
-    yield f"{count(len(snapshot.tasks), 'task')}: {', '.join(counts)}"
+    say(f"{count(len(snapshot.tasks), 'task')}: {', '.join(counts)}")
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None else ""
     pushes = f"; {count(totals.pushes, 'push', 'pushes')}" if run.remote else ""
-    yield (
+    say(
         f"{money(totals.usd)}{budget} spent, {money(totals.usd_saved)} saved; {count(totals.model_calls, 'call')}, "
         f"{count(totals.batch_calls, 'batch call')}, {totals.cache_hits} from the cache{pushes}"
     )
-    yield ""
+    say()
     rows = [_status_row(view, until) for view in snapshot.tasks]
-    yield from table(("ID", "State", "Try", "Elapsed", "Cost", "Last"), rows, right=frozenset({2, 3, 4}))
+    say_table(("ID", "State", "Try", "Elapsed", "Cost", "Last"), rows, right=frozenset({2, 3, 4}))
 
 
 def _status_row(view: TaskView, now: float) -> tuple[str, ...]:

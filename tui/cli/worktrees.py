@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tui.cli.console import say, say_all, say_json
+from tui.cli.console import say, say_json, say_table
 from tui.cli.options import AsJson
 from tui.cli.place import Place, find_place
 
@@ -21,8 +21,6 @@ def worktrees(as_json: AsJson = False) -> int:
     Nothing is removed here: a worktree goes when its work has landed, and its task's next attempt uses it again.
     """
     import asyncio
-
-    from tui.plain import table
 
     place = find_place()
     found = asyncio.run(_list(place))
@@ -44,7 +42,7 @@ def worktrees(as_json: AsJson = False) -> int:
         for each in found
     ]
     header = ("Branch", "Commit", "Unlanded", "Changed files", "Folder")
-    say_all(table(header, rows, right=frozenset({2, 3})))
+    say_table(header, rows, right=frozenset({2, 3}))
     for path in aside:
         say(f"set aside, since git no longer knows it: {path}")
     return 0

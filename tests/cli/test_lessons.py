@@ -1,0 +1,129 @@
+"""`lessons` over a real file and its index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.taskyard import taskyard
+from tests.sample_repository import SampleRepository
+from tui.cli import main
+
+Repo = Callable[..., SampleRepository]
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def root(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository, and the current directory."""
+    path = repo().path
+    monkeypatch.chdir(path)
+    return path
+
+
+@pytest.fixture
+def run(root: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command, expect a status, and give what it printed."""
+
+    def run(*args: str, status: int = 0) -> str:
+        assert main(["lessons", *args]) == status
+        said = capsys.readouterr()
+        return said.err if status == 2 else said.out
+
+    return run
+
+
+def test_looking_where_there_are_none_makes_none(root: Path, run: Run) -> None:
+    assert run("list").startswith("0 hits of 0 in ")
+    assert run("top") == "there are no such lessons\n"
+    assert run("check") == "there are no lessons yet\n"
+    assert json.loads(run("search", "x", "--json"))["hits"] == []
+    assert not (root / ".git" / "taskyard").exists()
+
+
+def add_some(run: Run) -> None:
+    run(
+        "add",
+        "totals are rounded twice",
+        "--type",
+        "fix_bug",
+        "--failure",
+        "logic_error",
+        "--file",
+        "src/cart.py",
+    )
+    run(
+        "add",
+        "the fixture sleeps",
+        "--type",
+        "fix_bug",
+        "--failure",
+        "timeout",
+        "--resolution",
+        "use the fake clock",
+    )
+    run("add", "no such module", "--type", "feature", "--failure", "check_failed")
+
+
+def test_add_search_list_and_top(run: Run) -> None:
+    add_some(run)
+    assert run("add", "totals are rounded twice", "--type", "fix_bug", "--failure", "logic_error").endswith(
+        ", seen 2 times\n"
+    )
+    lines = run("search", "type:fix_bug", "fixture").splitlines()
+    assert lines[0].startswith("1 hit of 3 in ")
+    assert lines[1].split() == ["ID", "Type", "Failure", "Seen", "Last", "Lesson"]
+    assert lines[2].endswith("fix_bug  timeout    1×  0 s ago  the fixture sleeps → use the fake clock")
+    found = json.loads(run("search", "cart.py", "--json"))
+    assert found["hits"][0]["lesson"]["metadata"]["files"] == "src/cart.py"
+    assert found["hits"][0]["spans"]
+    assert json.loads(run("list", "--failure", "timeout", "--json"))["total"] == 1
+    assert json.loads(run("list", "--since", "7d", "--limit", "2", "--json"))["total"] == 3
+    [first] = json.loads(run("top", "--limit", "1", "--json"))
+    assert (first["failure_msg"], first["times_seen"]) == ("totals are rounded twice", 2)
+
+
+def test_words_are_data(run: Run) -> None:
+    add_some(run)
+    for words in ('"', "'", "*", "-x", "NEAR(x", "C++", "100%", "👩‍💻", "%"):
+        assert json.loads(run("search", "--json", "--", words))["hits"] == []
+
+
+def test_a_time_that_is_none(run: Run) -> None:
+    assert run("list", "--since", "soon", status=2).startswith(
+        "taskyard: 'soon' is no age and no day: write it as"
+    )
+
+
+def test_check_lists_malformed_lines_and_they_do_no_harm(root: Path, run: Run) -> None:
+    add_some(run)
+    file = root / ".git" / "taskyard" / "lessons.jsonl"
+    with file.open("a") as appended:
+        appended.write('{"times_seen": "many"}\nnot JSON \x1b[2J at all\n')
+    lines = run("check", status=1).splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == ["line 4", "line 5"]
+    assert "\x1b" not in lines[1]
+    assert lines[2].startswith("3 lessons, seen 3 times, 1 with what helped; ")
+    assert [line["line"] for line in json.loads(run("check", "--json", status=1))["malformed"]] == [4, 5]
+
+
+def test_import_is_idempotent_and_tells_what_it_could_not_read(root: Path, run: Run, tmp_path: Path) -> None:
+    add_some(run)
+    file = root / ".git" / "taskyard" / "lessons.jsonl"
+    other = tmp_path / "other.jsonl"
+    other.write_text(file.read_text() + "nonsense\n")
+    file.unlink()
+    assert run("import", str(other)) == "3 added, 0 raised, 0 known already\n"
+    again = json.loads(run("import", str(other), "--json"))
+    assert (again["added"], again["unchanged"], len(again["malformed"])) == (0, 3, 1)
+    assert run("import", "nowhere.jsonl", status=2).startswith("taskyard: there is no file nowhere.jsonl")
+
+
+def test_a_file_in_the_repository_is_shared(repo: Repo) -> None:
+    root = repo({"taskyard.toml": '[lessons]\nfile = "tasks/lessons.jsonl"\n'}).path
+    assert taskyard("lessons", "add", "a failure", at=root).status == 0
+    assert (root / "tasks" / "lessons.jsonl").read_text().count("\n") == 1
+    assert "a failure" in taskyard("lessons", "list", at=root).out
