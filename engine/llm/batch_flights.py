@@ -22,6 +22,7 @@ from engine.llm.retries import Retries, RetryPolicy
 from engine.model import Role
 
 _T = TypeVar("_T")
+_WORRYING = 5  # polls that fail in a row before a person hears of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ class Flights:
         """Poll until the batch has ended; False when the service does not know it, and had time to."""
         batch, poll = manifest.batch, self._poll
         wait = poll.first
+        failures = 0
         rest = 0.0 if self._age(manifest) > poll.first else poll.first
         while True:
             if await _rest(nudge, rest):
@@ -189,8 +191,12 @@ class Flights:
                         return False
                 elif not error.retryable:
                     raise
+                failures += 1
+                if failures == _WORRYING:
+                    self._hooks.notice(f"batch {batch} cannot be asked for since {failures} polls: {error}")
                 rest = max(wait, _asked(error))
             else:
+                failures = 0
                 rest = wait * (1.0 - self._jitter() / 10)
                 self._hooks.polled(batch, state, None if state.ended else self._clock() + rest)
                 if state.ended:

@@ -214,11 +214,9 @@ class ModelClient:
         self.limiters.close()
         if opening is None:
             return
-        try:
-            sdk = await opening
-        except LLMError:
-            return
-        await sdk.close()
+        await asyncio.wait([opening])
+        if not opening.cancelled() and opening.exception() is None:
+            await opening.result().close()
 
     async def __aenter__(self) -> ModelClient:
         return self
@@ -339,7 +337,7 @@ class ModelClient:
                 return ConnectionFailedError(f"{self.endpoint} cannot be reached ({cause})", _UNREACHABLE)
             case httpx2.TransportError():
                 return ConnectionFailedError(f"the connection broke in the middle of the answer ({text})")
-            case json.JSONDecodeError() | UnicodeDecodeError() | AttributeError() | AssertionError():
+            case json.JSONDecodeError() | UnicodeDecodeError() | AssertionError():
                 return ServiceError(f"{self.endpoint} answered with something that is no answer ({text})")
             case TypeError() if "authentication" in text:
                 return AuthenticationError("there is no API key", "set ANTHROPIC_API_KEY, or [llm] base_url")

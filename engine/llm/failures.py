@@ -22,7 +22,6 @@ from engine.errors import (
 _MAX_TEXT = 400
 _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+[\w.~+/=-]{8,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-_SPEND_LIMITS = ("spend_limit", "credit_balance", "ramp_limit", "budget")
 # An error inside a stream comes with status 200; its type says which status it would have had.
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -51,13 +50,14 @@ def failure_of_status(
     said = f"{text} (request {request_id})" if request_id else text
     error = _by_status(status, code, said or kind or f"status {status}", headers, endpoint)
     error.status = status
-    if headers.get("x-should-retry") == "false":
-        error.retryable = False
+    advice = headers.get("x-should-retry")
+    if advice in ("true", "false"):
+        error.retryable = advice == "true"
     return error
 
 
 def _by_status(status: int, code: str, said: str, headers: Mapping[str, str], endpoint: str) -> LLMError:
-    if status == 402 or any(word in code for word in _SPEND_LIMITS):
+    if status == 402 or code.endswith("spend_limit_reached"):  # some come as a 429, which no waiting mends
         return RequestRejectedError(
             f"the account may not spend more: {said}",
             "see the plan and the limits in the console of the service",

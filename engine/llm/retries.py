@@ -19,7 +19,7 @@ from engine.errors import LLMError, RateLimitedError
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`attempts` bounds the tries of one call, and `patience` (seconds) their whole time.
+    """`attempts` bounds the tries of one call, and `patience` (seconds) the time from its first failure on.
 
     A 429 is no fault of the call and counts only against the patience.
     """
@@ -43,7 +43,7 @@ class Retries:
         self._policy = policy
         self._monotonic = monotonic
         self._jitter = jitter
-        self._began = monotonic()
+        self._failing_since: float | None = None
         self.failures = 0
 
     def wait_after(self, error: LLMError, pause: float = 0.0) -> float | None:
@@ -53,6 +53,11 @@ class Retries:
         """
         if not error.retryable:
             return None
+        now = self._monotonic()
+        if (
+            self._failing_since is None
+        ):  # before that it may have waited for long, for a place among the others
+            self._failing_since = now
         if isinstance(error, RateLimitedError):
             wait = pause
         else:
@@ -62,4 +67,4 @@ class Retries:
             longest = min(self._policy.longest_wait, self._policy.first_wait * 2.0 ** (self.failures - 1))
             # Between half and the whole, so that calls that failed together do not come back together.
             wait = max(pause, longest * (1.0 - self._jitter() / 2))
-        return wait if self._monotonic() - self._began + wait <= self._policy.patience else None
+        return wait if now - self._failing_since + wait <= self._policy.patience else None

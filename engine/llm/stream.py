@@ -37,7 +37,16 @@ class AnswerBuilder:
         return usage_of_counts(self._counts)
 
     def feed(self, event: Any) -> Progress | None:
-        """Take one event of the stream; gives what a watcher may want to see of it."""
+        """Take one event of the stream; gives what a watcher may want to see of it.
+
+        Raises ServiceError for an event that lacks what its type promises.
+        """
+        try:
+            return self._feed(event)
+        except (AttributeError, TypeError) as error:
+            raise ServiceError(f"the stream held an event that is none ({error})") from None
+
+    def _feed(self, event: Any) -> Progress | None:
         match event.type:
             case "message_start":
                 self._started = True
