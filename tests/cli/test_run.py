@@ -1,0 +1,240 @@
+"""`run` from the outside: bad input, then whole runs by an agent command, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.events import RunFinished, TaskLanded, decode
+from tests.cli.taskyard import PROGRAM, Said, taskyard
+from tests.sample_repository import SampleRepository
+
+Repo = Callable[..., SampleRepository]
+
+BOARD = """\
+# Board
+
+| ID | Scope | Status | Branch | Verification | After |
+| --- | --- | --- | --- | --- | --- |
+| T1 | Write one.txt | [ ] | | `test -f T1.txt` | |
+| T2 | Write two.txt | [ ] | | `test -f T2.txt` | |
+| T3 | Write three.txt | [ ] | | `test -f T3.txt` | T1 |
+"""
+
+AGENT = """\
+import re, sys, pathlib
+task = re.search(r"\\bT[0-9]+\\b", sys.stdin.read())[0]
+pathlib.Path(task + ".txt").write_text(task)
+"""
+
+
+def settings(command: str = f"{sys.executable} agent.py", more: str = "") -> str:
+    argv = json.dumps(command.split())
+    return (
+        f'[roles.planner]\nkind = "none"\n[roles.judge]\nkind = "none"\n'
+        f'[roles.implementer]\nkind = "command"\ncommand = {argv}\n[git]\nmax_age = "200ms"\n{more}'
+    )
+
+
+def project(repo: Repo, board: str = BOARD, agent: str = AGENT, more: str = "") -> SampleRepository:
+    """A project whose agent is a script beside it, so that a worktree need not hold it."""
+    made = repo({"README.md": "# Shop\n"})
+    script = made.path.parent / "agent.py"
+    script.write_text(agent)
+    made.commit(
+        "Plan", {"tasks/board.md": board, "taskyard.toml": settings(f"{sys.executable} {script}", more)}
+    )
+    made.git("push", "--quiet")
+    return made
+
+
+def nothing_was_written(root: Path) -> bool:
+    return not (root / ".git" / "taskyard").exists()
+
+
+def one_line(said: Said) -> str:
+    assert said.status == 2, said
+    assert said.err.count("\n") == 1, said.err
+    assert said.err.startswith("taskyard: ")
+    assert said.out == ""
+    return said.err.removeprefix("taskyard: ").rstrip("\n")
+
+
+def test_no_commit_yet(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "board.md").write_text(BOARD)
+    said = one_line(taskyard("run", "--headless", at=tmp_path))
+    assert "no commit yet" in said
+    assert nothing_was_written(tmp_path)
+
+
+def test_no_board(repo: Repo) -> None:
+    root = repo().path
+    said = one_line(taskyard("run", "--json", at=root))
+    assert (
+        said
+        == f"there is no board at {root}/tasks/board.md: run `taskyard init` to make one, or name another"
+    )
+    assert nothing_was_written(root)
+
+
+def test_a_board_named_on_the_command_line_is_relative_to_where_one_stands(repo: Repo) -> None:
+    root = repo({"src/a.py": ""}).path
+    assert f"there is no board at {root}/src/plan.md" in one_line(
+        taskyard("run", "plan.md", "--json", at=root / "src")
+    )
+
+
+def test_no_key(repo: Repo) -> None:
+    root = repo({"tasks/board.md": BOARD}).path
+    said = one_line(taskyard("run", "--headless", at=root))
+    assert "API key" in said
+    assert "ANTHROPIC_API_KEY" in said
+    assert nothing_was_written(root)
+
+
+def test_an_endpoint_that_cannot_be_reached(repo: Repo) -> None:
+    root = repo({"tasks/board.md": BOARD}).path
+    with_nobody_there = {"TASKYARD_LLM_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_API_KEY": "sk-secret"}
+    said = one_line(taskyard("run", "--headless", at=root, environ=with_nobody_there))
+    assert "127.0.0.1:9" in said
+    assert "sk-secret" not in said
+    assert nothing_was_written(root)
+
+
+def test_a_directory_that_cannot_be_written(repo: Repo) -> None:
+    made = project(repo)
+    subprocess.run(["chmod", "-R", "a-w", str(made.path)], check=True)
+    try:
+        said = one_line(taskyard("run", "--headless", at=made.path, plain_user=True))
+    finally:
+        subprocess.run(["chmod", "-R", "u+w", str(made.path)], check=True)
+    assert said == (
+        f"{made.path}/.git cannot be written to: "
+        "mend its permissions, or set [run] state_dir to another folder"
+    )
+
+
+def test_a_board_of_which_nothing_can_run(repo: Repo) -> None:
+    board = BOARD.replace("| T1 |\n", "| T9 |\n").replace("| |\n", "| T3 |\n")
+    made = project(repo, board)
+    assert "nothing on" in one_line(taskyard("run", "--headless", at=made.path))
+    assert nothing_was_written(made.path)
+
+
+def test_rows_that_cannot_run_are_named_by_line_and_the_rest_runs(repo: Repo) -> None:
+    board = (
+        BOARD + "| T2 | again | [ ] | | `true` | |\n| T4 | waits | [ ] | | `true` | T9 |\n| T5 | short |\n"
+    )
+    made = project(repo, board)
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 1
+    for words in (
+        "line 6: the id T2 stands in lines 6 and 8",
+        "line 9: T4 waits for T9",
+        "line 10: the row has 2 cells",
+    ):
+        assert words in said.out, said.out
+    assert "2 of 2 landed" in said.out
+
+
+def test_a_whole_run_as_lines(repo: Repo) -> None:
+    made = project(repo)
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 0, said
+    assert said.err == ""
+    assert "3 tasks of tasks/board.md, 10 at a time; lands on taskyard/board, pushed to origin" in said.out
+    assert "all landed: 3 of 3 landed, in 00:" in said.out
+    assert made.pushes("taskyard/board") == 2
+    landed = made.git("show", "taskyard/board:tasks/board.md", at=made.remote)
+    assert landed + "\n" == BOARD.replace("[ ]", "[x]")
+
+
+def test_a_whole_run_as_json_ends_with_its_figures(repo: Repo) -> None:
+    made = project(repo)
+    said = taskyard("run", "--json", "--target", "main", "-j", "2", at=made.path)
+    assert said.status == 0, said
+    events = [decode(line.encode()) for line in said.out.splitlines()]
+    assert {event.task for event in events if isinstance(event, TaskLanded)} == {"T1", "T2", "T3"}
+    last = events[-1]
+    assert isinstance(last, RunFinished)
+    assert json.loads(said.out.splitlines()[-1])["event"] == "run_finished"
+    assert (last.total, last.landed, last.pushes) == (3, 3, made.pushes("main") - 2)
+    snapshot = json.loads(taskyard("status", "--json", at=made.path).out)
+    assert snapshot["counts"] == {"landed": 3}
+    assert snapshot["run"]["max_concurrency"] == 2
+
+
+def test_without_a_terminal_progress_is_plain_and_it_is_said(repo: Repo) -> None:
+    said = taskyard(at=project(repo).path)
+    assert said.status == 0
+    assert said.err == "taskyard: no terminal for the dashboard, so progress is printed as plain lines\n"
+    assert "all landed: 3 of 3" in said.out
+
+
+def test_a_task_that_fails_is_status_1_and_marked(repo: Repo) -> None:
+    made = project(repo, BOARD.replace("test -f T2.txt", "false"), more="[run]\nmax_attempts = 1\n")
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 1, said
+    assert "2 of 3 landed, 1 failed" in said.out
+    assert "  failed   T2  " in said.out
+
+
+SLOW = """\
+import sys, time
+sys.stdin.read()
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_stops_the_run_cleanly(repo: Repo, number: int, status: int) -> None:
+    made = project(repo, agent=SLOW)
+    running = start("run", "--json", at=made.path)
+    assert running.stdout is not None
+    for line in running.stdout:
+        if b'"stage_started"' in line and b'"implement"' in line:
+            break
+    running.send_signal(number)
+    rest = running.stdout.read().splitlines()
+    assert running.wait(10) == status
+    running.stdout.close()
+    last = decode(rest[-1])
+    assert isinstance(last, RunFinished)
+    assert (last.status, last.landed) == ("interrupted", 0)
+    assert processes_of(made.path.parent / "agent.py") == []
+
+    (made.path.parent / "agent.py").write_text(AGENT)
+    again = taskyard("run", "--headless", at=made.path)
+    assert again.status == 0, again
+    assert "taken up again by process" in again.out
+
+
+def test_a_reader_that_goes_away_stops_the_run(repo: Repo) -> None:
+    made = project(repo, agent=SLOW)
+    running = start("run", "--json", at=made.path)
+    assert running.stdout is not None
+    running.stdout.readline()
+    running.stdout.close()
+    assert running.wait(20) == 141
+    assert processes_of(made.path.parent / "agent.py") == []
+
+
+def start(*args: str, at: Path) -> subprocess.Popen[bytes]:
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen([*PROGRAM, *args], cwd=at, stdout=subprocess.PIPE, env=environ)
+
+
+def processes_of(script: Path) -> list[str]:
+    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listing.splitlines() if str(script) in line]
