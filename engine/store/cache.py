@@ -259,6 +259,8 @@ class ResultCache:
                 self.path, schema=CACHE_SCHEMA, synchronous="NORMAL", disposable=True
             )
             self._last_use = max(self._last_use, self._database.read(table.last_use))
+            now = self._clock()
+            self._database.submit(lambda c: table.drop_lapsed_leases(c, now), urgent=False)
             self.set_aside = self._database.set_aside or self.set_aside
         except DatabaseError as error:
             self._disabled = str(error)

@@ -307,3 +307,8 @@ def take_lease(
 def drop_lease(connection: Connection, key: bytes, holder: str) -> None:
     """Let others compute."""
     connection.execute("DELETE FROM leases WHERE key = ? AND holder = ?", (key, holder))
+
+
+def drop_lapsed_leases(connection: Connection, now: float) -> None:
+    """Forget those whose holders never came back."""
+    connection.execute("DELETE FROM leases WHERE until <= ?", (now,))

@@ -112,16 +112,13 @@ class Journal:
         payloads = [encode(event) for event in events]
         place = self._place(run)
         with self._lock:
-            seq = place.seq
-            rows = [
-                (place.number, seq + n, *run_log.pack(seq + n, data)) for n, data in enumerate(payloads, 1)
-            ]
-            place.seq += len(rows)
-            last = place.seq
+            first = place.seq + 1
+            place.seq += len(payloads)
 
             def insert(connection: Connection) -> int:
-                connection.executemany("INSERT INTO events VALUES(?, ?, ?, ?)", rows)
-                return last
+                for seq, payload in enumerate(payloads, first):
+                    _insert_event(connection, place.number, seq, payload)
+                return first + len(payloads) - 1
 
             return self._database.submit(insert, urgent=durable)
 
@@ -138,10 +135,9 @@ class Journal:
             place.seq += 1
             number, seq, cycle = place.number, place.seq, place.cycle
             event = encode(CycleStarted(at=at, cycle=cycle, state=msgspec.Raw(state)))
-            row = (number, seq, *run_log.pack(seq, event))
 
             def open_cycle(connection: Connection) -> None:
-                connection.execute("INSERT INTO events VALUES(?, ?, ?, ?)", row)
+                _insert_event(connection, number, seq, event)
                 connection.execute(
                     "UPDATE runs SET cycle = ?, cycle_seq = ? WHERE number = ?", (cycle, seq, number)
                 )
@@ -186,6 +182,11 @@ class Journal:
                     "look on with: taskyard watch",
                 )
         owner = self._owner
+        # Older ones can only confuse: what they left undone, the newest has done or has left undone, too.
+        connection.executemany(
+            "UPDATE runs SET ended = ?, status = 'abandoned' WHERE number = ?",
+            [(now, row.number) for row in unfinished[1:]],
+        )
         connection.execute(
             "UPDATE runs SET host = ?, pid = ?, mark = ?, beat = ? WHERE number = ?",
             (owner.host, owner.pid, owner.mark, now, newest.number),
@@ -289,6 +290,11 @@ def _find_place(connection: Connection, run: str) -> _Place:
     row = _existing(connection, run)
     last = connection.execute("SELECT max(seq) FROM events WHERE run = ?", (row.number,)).get
     return _Place(row.number, max(last or 0, row.archived_seq), row.cycle, row.archived_seq)
+
+
+def _insert_event(connection: Connection, number: int, seq: int, payload: bytes) -> None:
+    # Packed here, in the writer's thread: compressing the state of a big run takes a while.
+    connection.execute("INSERT INTO events VALUES(?, ?, ?, ?)", (number, seq, *run_log.pack(seq, payload)))
 
 
 def _insert_run(connection: Connection, run: str, board: str, owner: Owner, at: float) -> RunRow:

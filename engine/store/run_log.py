@@ -125,7 +125,8 @@ def unpack(seq: int, stored: bytes, crc: int) -> bytes:
     """The payload again. Raises StoreError when it is not what was stored."""
     if zlib.crc32(stored, seq & 0xFFFFFFFF) != crc:
         raise StoreError(
-            f"event {seq} of the journal is damaged on disk", "start a new run: taskyard run --fresh"
+            f"event {seq} of the journal is damaged on disk",
+            "move state.db out of the state folder and run again",
         )
     return stored if stored[:1] == b"{" else zlib.decompress(stored)
 

@@ -581,3 +581,48 @@ def test_a_damaged_file_is_set_aside_when_it_is_opened_or_when_it_is_met(
     assert cache.get(key()) == b"v"
     assert cache.stats().disabled == ""
     cache.close()
+
+
+SET_UNTIL_KILLED = """
+import sys
+from pathlib import Path
+from engine.store.cache import CacheKey, ResultCache, digest
+cache = ResultCache(Path(sys.argv[1]), max_entries=100)
+n = 0
+while True:
+    n += 1
+    assert cache.set(CacheKey("judge", "T1", digest(str(n)), "m"), b"%d" % n * 50).result()
+    print(n, flush=True)
+"""
+
+
+def test_what_was_stored_survives_kill_9_and_the_limits_hold(path: Path) -> None:
+    child = start(SET_UNTIL_KILLED, path)
+    seen = 0
+    for line in child.stdout:
+        seen = int(line)
+        if seen == 250:
+            child.send_signal(signal.SIGKILL)
+    child.communicate()
+    cache = ResultCache(path, max_entries=100)
+    for n in range(seen - 97, seen + 1):
+        assert cache.get(key(n)) == b"%d" % n * 50
+    counted = cache._database.read(lambda c: c.execute("SELECT count(*), sum(size) FROM entries").fetchone())
+    assert (cache.stats().entries, cache.stats().bytes) == counted
+    assert cache.stats().entries <= 100
+    cache.close()
+
+
+def test_leases_of_those_who_never_came_back_are_forgotten(path: Path) -> None:
+    clock = Clock()
+    cache = ResultCache(path, clock=clock)
+    for n, until in enumerate((clock.now - 1, clock.now + 100)):
+        lease = (b"%d" % n, "somebody", "elsewhere", 1, "", until)
+        cache._database.submit(
+            lambda c, row=lease: c.execute("INSERT INTO leases VALUES(?, ?, ?, ?, ?, ?)", row)
+        )
+    cache.close()
+    cache = ResultCache(path, clock=clock)
+    cache._database.flush()
+    assert cache._database.read(lambda c: c.execute("SELECT key FROM leases").fetchall()) == [(b"1",)]
+    cache.close()

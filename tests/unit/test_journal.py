@@ -9,16 +9,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.errors import RunBusyError, StoreError
 from engine.events import Event, Progressed, RunStarted, TaskQueued
 from engine.model import Task
 from engine.state import RunState, Snapshot
+from engine.store import journal as journal_module
 from engine.store import run_log
 from engine.store.database import Database
 from engine.store.journal import Journal, JournalReader
@@ -220,6 +224,53 @@ def test_any_run_id_keeps_its_segments_in_the_archive(journal: Journal, tmp_path
     assert [seq for seq, _ in journal.events(run)] == [1, 2]
 
 
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 6)),
+        st.tuples(st.just("cycle"), st.just(0)),
+        st.tuples(st.just("restart"), st.just(0)),
+        st.tuples(st.just("retire"), st.integers(0, 1)),
+        st.tuples(st.just("read"), st.integers(0, 40)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps, st.integers(1, 4))
+def test_whatever_happens_the_journal_is_the_list_of_its_events(
+    plan: list[tuple[str, int]], moved: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal_module, "MOVED_AT_ONCE", moved)
+        path, archive = Path(folder, "state.db"), Path(folder, "archive")
+        database = open_state(path)
+        journal = Journal(database, archive)
+        journal.begin_run("r", "board.md")
+        expected: list[Event | None] = []  # None stands for the event that opens a cycle
+        for what, n in plan:
+            if what == "append":
+                events = [note(len(expected) + k) for k in range(n)]
+                journal.append("r", events, durable=True).result()
+                expected += events
+            elif what == "cycle":
+                assert journal.begin_cycle("r", STATE, 1.0).result() == len(expected) + 1
+                expected.append(None)
+            elif what == "restart":
+                database.close()
+                database = open_state(path)
+                journal = Journal(database, archive)
+            elif what == "retire":
+                journal.end_run("r", 1.0, "landed")
+                journal.retire(keep=n)
+            else:
+                found = list(journal.events("r", n))
+                assert [seq for seq, _ in found] == list(range(n + 1, len(expected) + 1))
+                assert all(expected[seq - 1] in (None, event) for seq, event in found)
+        assert len(list(journal.events("r"))) == len(expected)
+        database.close()
+
+
 # Owners
 
 
@@ -247,6 +298,16 @@ def test_the_run_of_a_dead_process_is_taken_up(journal: Journal) -> None:
     assert (claim.run.run, claim.resumed) == ("r1", True)
     assert claim.run.owner == Owner.of_this_process()
     assert journal.append("r1", [note(2)], durable=True).result() == 2
+
+
+def test_only_the_newest_of_several_dead_runs_is_taken_up(journal: Journal) -> None:
+    dead = dead_owner()
+    journal.begin_run("old", "board.md", owner=dead, started=1.0)
+    journal.begin_run("new", "board.md", owner=dead, started=2.0)
+    assert journal.claim("board.md", "r3").run.run == "new"
+    journal.end_run("new", 2000.0, "landed").result()
+    assert not journal.claim("board.md", "r3").resumed
+    assert {row.run: row.status for row in journal.runs()} == {"old": "abandoned", "new": "landed", "r3": ""}
 
 
 def test_a_process_that_got_the_id_of_a_dead_one_is_not_its_owner(journal: Journal) -> None:
