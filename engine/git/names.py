@@ -12,8 +12,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 def slug(task_id: str) -> str:
     """Give a name that is legal in refs and file names: a plain id keeps its own, any other gets a mark of its digest.
 
-    Names that differ only in case would collide on some systems, so one with capitals carries the mark too, unless it
-    is the usual kind of id (`T2.1`, `FIX-7`): capitals in front of digits.
+    Names that differ only in case collide on some systems, so one with capitals carries the mark too, unless it is of
+    the usual kind (`T2.1`, `FIX-7`): capitals in front of digits.
     """
     legal = _PLAIN.fullmatch(task_id) and ".." not in task_id and not task_id.endswith((".", ".lock"))
     if legal and (task_id == task_id.lower() or re.fullmatch(r"[A-Z]+[0-9._-]*[0-9]", task_id)):

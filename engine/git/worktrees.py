@@ -1,7 +1,8 @@
 """The worktrees that attempts work in: outside the repository, one a task, never lost with work in them.
 
 A worktree is registered under one lock (parallel `worktree add` fails in git itself) and checked out beside others. A
-new attempt reuses its task's worktree; the commit of the attempt before stays reachable under `refs/taskyard/kept/`.
+new attempt uses its task's worktree again; whatever the attempt before left there, committed or not, stays reachable
+under `refs/taskyard/kept/<task>/` until the task has landed.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator, Mapping
+import tempfile
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from engine.errors import GitError
+from engine.git.checkout import check_out
 from engine.git.combine import with_trailers
 from engine.git.names import branch_of, slug
+from engine.git.registry import Registered, file_lock, registered
 from engine.git.repository import Repository
 from engine.model import Change
 
@@ -25,6 +29,7 @@ OURS = "refs/taskyard/branches"
 KEPT = "refs/taskyard/kept"
 READY = "taskyard-ready"
 CHECKOUTS = max(2, os.cpu_count() or 2)
+COMMIT_TIMEOUT = 600.0
 
 
 class Worktree(msgspec.Struct, frozen=True):
@@ -39,7 +44,8 @@ class Worktree(msgspec.Struct, frozen=True):
 class Leftover(msgspec.Struct, frozen=True):
     """A worktree as `taskyard worktrees` lists it.
 
-    `unlanded` counts commits that the target does not have, `dirty` changed files.
+    `unlanded` counts commits that the target does not have, `dirty` changed files, `kept` the states of earlier
+    attempts that are reachable under `refs/taskyard/kept/`. `branch` is empty when HEAD is on none.
     """
 
     path: Path
@@ -48,6 +54,7 @@ class Leftover(msgspec.Struct, frozen=True):
     dirty: int
     unlanded: int
     missing: bool = False
+    kept: int = 0
 
 
 class Worktrees:
@@ -55,56 +62,85 @@ class Worktrees:
 
     def __init__(self, repository: Repository, root: Path, board: str) -> None:
         self._repository = repository
-        self.root = root
+        # Git tells real paths.
+        self.root = root.resolve()
         self._board = board
         self._lock = asyncio.Lock()
         self._checkouts = asyncio.Semaphore(CHECKOUTS)
 
-    async def create(self, task_id: str, base: str, *, branch: str = "") -> Worktree:
-        """Make the task's worktree stand clean at `base`, on the task's branch.
+    async def create(self, task_id: str, base: str) -> Worktree:
+        """Make the task's worktree stand clean at the commit `base`, on the task's branch.
 
         Raises GitError when a branch of that name is somebody else's, or is checked out elsewhere.
         """
-        name = branch or branch_of(task_id)
+        branch = branch_of(task_id)
         path = self.root / slug(task_id)
         async with self._registering():
-            registered = await self._registered()
-            elsewhere = registered.get(f"refs/heads/{name}")
-            if elsewhere is not None and elsewhere != path:
+            known = {each.path: each.branch for each in await registered(self._repository)}
+            elsewhere = [
+                where for where, there in known.items() if there == f"refs/heads/{branch}" and where != path
+            ]
+            if elsewhere:
                 raise GitError(
-                    f"branch {name} is checked out in {elsewhere}", "switch it to another branch there"
+                    f"branch {branch} is checked out in {elsewhere[0]}", "switch it to another branch there"
                 )
-            if not (elsewhere == path and await self._is_whole(path)):
-                await self._register(path, name, base, task_id)
+            whole = path.exists() and await self._is_whole(path)
+            if whole and known.get(path) != f"refs/heads/{branch}":
+                # An attempt has left the branch, and may have worked on elsewhere.
+                await self._keep(path, task_id, base, with_files=True)
+                whole = False
+            if not whole:
+                if path in known or path.exists():
+                    await self._clear(path)
+                await self._register(path, branch, base, task_id)
         async with self._checkouts:
-            await self._keep(path, task_id, base)
-            # Of our own worktree only: the branch is checked out here and nowhere else.
-            await self._repository.run("reset", "--hard", "--quiet", base, cwd=path)
-            await self._repository.run("clean", "-ffdxq", cwd=path)
+            await self._keep(path, task_id, base, with_files=whole)
+            await check_out(self._repository, path, base, keep_ignored=False)
             (await self._git_dir(path) / READY).touch()
-        return Worktree(task_id, path, name, base)
+        return Worktree(task_id, path, branch, base)
+
+    async def _clear(self, path: Path) -> None:
+        await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
+        if path.exists():
+            self._set_aside(path)
+            await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
 
     async def _register(self, path: Path, branch: str, base: str, task_id: str) -> None:
         run = self._repository.run
-        ours = await self._repository.commit_of(f"{OURS}/{slug(task_id)}")
+        ours = f"{OURS}/{slug(task_id)}"
         tip = await self._repository.commit_of(f"refs/heads/{branch}")
-        if tip is not None and ours is None:
+        if tip is not None and await self._repository.commit_of(ours) is None:
             raise GitError(
                 f"branch {branch} exists and is not Taskyard's", "rename or delete it, then retry the task"
             )
-        await run("worktree", "remove", "-f", "-f", str(path), check=False)
-        if path.exists():
-            self._set_aside(path)
         self.root.mkdir(parents=True, exist_ok=True)
-        await run("update-ref", f"{OURS}/{slug(task_id)}", base)
-        new = ("-b", branch, str(path), base) if tip is None else (str(path), branch)
-        await run("worktree", "add", "--quiet", "--no-track", "--no-checkout", *new)
+        await run("update-ref", ours, base)
+        new = ("--no-track", "-b", branch, str(path), base) if tip is None else (str(path), branch)
+        await run("worktree", "add", "--quiet", "--no-checkout", *new)
 
-    async def _keep(self, path: Path, task_id: str, base: str) -> None:
-        """Keep what the branch holds beyond `base` reachable before the branch goes back to it."""
-        tip = await self._repository.commit_of_head(path)
+    # What attempts leave
+
+    async def _keep(self, path: Path, task_id: str, base: str, *, with_files: bool) -> None:
+        """Keep what the worktree holds beyond `base` reachable before it goes back there."""
+        tip = await self._snapshot(path) if with_files else None
+        tip = tip or await self._repository.commit_of_head(path)
         if tip is not None and tip != base and not await self._repository.is_ancestor(tip, base):
             await self._repository.run("update-ref", f"{KEPT}/{slug(task_id)}/{tip[:12]}", tip)
+
+    async def _snapshot(self, path: Path) -> str | None:
+        """Give a commit of the files that differ from HEAD, made beside the worktree's own index; None without any."""
+        run = self._repository.run
+        if not (await run("status", "--porcelain", "-z", cwd=path, check=False)).stdout:
+            return None
+        with tempfile.TemporaryDirectory(prefix="taskyard-") as folder:
+            index = Path(folder) / "index"
+            with contextlib.suppress(OSError):  # It only spares hashing what has not changed.
+                shutil.copyfile(await self._git_dir(path) / "index", index)
+            env = {"GIT_INDEX_FILE": str(index)}
+            await run("add", "--all", "--ignore-errors", cwd=path, env=env, check=False)
+            tree = (await run("write-tree", cwd=path, env=env)).stdout.strip()
+        words = b"Files of an attempt that did not end in a commit\n"
+        return (await run("commit-tree", "-p", "HEAD", "-F", "-", tree, cwd=path, input=words)).stdout.strip()
 
     async def commit(self, worktree: Worktree, message: str, trailers: Mapping[str, str]) -> Change | None:
         """Commit everything that differs from the base as one commit; None when nothing does.
@@ -118,27 +154,23 @@ class Worktrees:
             raise GitError("the attempt switched to another branch", f"stay on {worktree.branch}")
         await run("reset", "--soft", worktree.base, cwd=path)
         await run("add", "--all", cwd=path)
-        await run("reset", "--quiet", worktree.base, "--", self._board, cwd=path, check=False)
+        await run(
+            "reset", "--quiet", worktree.base, "--", f":(top,literal){self._board}", cwd=path, check=False
+        )
         if (await run("diff", "--cached", "--quiet", worktree.base, cwd=path, check=False)).status == 0:
             return None
-        text = with_trailers(message, trailers)
+        text = with_trailers(message, trailers).encode("utf-8", "surrogateescape")
         await run(
-            "commit",
-            "--quiet",
-            "--cleanup=verbatim",
-            "--file=-",
-            cwd=path,
-            hooks=True,
-            input=text.encode("utf-8", "surrogateescape"),
-            timeout=600.0,
-        )
+            "commit", "--quiet", "--cleanup=verbatim", "--file=-",
+            cwd=path, hooks=True, input=text, timeout=COMMIT_TIMEOUT,
+        )  # fmt: skip
         commit = await self._repository.line("rev-parse", "HEAD", cwd=path)
         return await self.describe(worktree.base, commit)
 
     async def describe(self, base: str, commit: str) -> Change:
         """Give the change between two commits, in numbers and paths."""
         result = await self._repository.run("diff", "--numstat", "-z", "--no-renames", base, commit)
-        rows = [row.split("\t") for row in result.stdout.split("\0") if row]
+        rows = [row.split("\t", 2) for row in result.stdout.split("\0") if row]
         return Change(
             commit=commit,
             base=base,
@@ -158,81 +190,84 @@ class Worktrees:
         result = await self._repository.run("diff", "--binary", "--full-index", "--no-ext-diff", base, commit)
         return result.stdout.encode("utf-8", "surrogateescape")
 
+    # The end of worktrees
+
     async def release(self, task_id: str, *, landed_in: str) -> bool:
-        """Remove the worktree, branch and kept commits of a task whose work is in `landed_in`; False when it is not."""
-        run = self._repository.run
-        path = self.root / slug(task_id)
-        tip = await self._repository.commit_of_head(path) if path.exists() else None
-        if tip is not None and not await self._repository.is_ancestor(tip, landed_in):
-            return False
-        branch = (
-            await run("symbolic-ref", "--quiet", "--short", "HEAD", cwd=path, check=False)
-        ).stdout.strip()
+        """Remove the worktree, branch and kept commits of a task whose work is in `landed_in`; False when it is not.
+
+        A worktree with edits to tracked files beyond that stays too: somebody may have worked in it by hand.
+        """
+        run, path, branch = (
+            self._repository.run,
+            self.root / slug(task_id),
+            f"refs/heads/{branch_of(task_id)}",
+        )
+        tips = [await self._repository.commit_of(branch)]
+        if path.exists():
+            tips.append(await self._repository.commit_of_head(path))
+            edited = await run("status", "--porcelain", "-z", "--untracked-files=no", cwd=path, check=False)
+            if edited.stdout:
+                return False
+        for tip in tips:
+            if tip is not None and not await self._repository.is_ancestor(tip, landed_in):
+                return False
         async with self._registering():
             await run("worktree", "remove", "-f", "-f", str(path), check=False)
         if path.exists():
             await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
-        refs = (
-            await run(
-                "for-each-ref", "--format=%(refname)", f"{KEPT}/{slug(task_id)}/", f"{OURS}/{slug(task_id)}"
-            )
-        ).stdout
-        lines = [f"delete {ref}\n" for ref in refs.split()]
-        if branch and tip:
-            lines.append(f"delete refs/heads/{branch} {tip}\n")
+        lines = [f"delete {ref}\n" for ref in (*await self._kept(slug(task_id)), f"{OURS}/{slug(task_id)}")]
+        if tips[0] is not None:
+            lines.append(f"delete {branch} {tips[0]}\n")
         await run("update-ref", "--stdin", input="".join(lines).encode(), check=False)
         return True
 
     async def list(self, *, landed_in: str | None) -> tuple[Leftover, ...]:
-        """Give all worktrees under the root that are registered, with what they hold that has not landed."""
-        found = []
-        for ref, path in (await self._registered()).items():
-            if not path.is_relative_to(self.root):
-                continue
-            commit = await self._repository.commit_of(ref) or ""
-            missing = not path.exists()
-            status = (
-                ""
-                if missing
-                else (await self._repository.run("status", "--porcelain", "-z", cwd=path, check=False)).stdout
-            )
-            beyond = ("--not", landed_in) if landed_in else ()
-            count = (
-                await self._repository.run(
-                    "rev-list", "--count", commit, *beyond, "--max-count=1000", check=False
-                )
-                if commit
-                else None
-            )
-            unlanded = int(count.stdout or 0) if count is not None and count.status == 0 else 0
-            found.append(
-                Leftover(
-                    path,
-                    ref.removeprefix("refs/heads/"),
-                    commit,
-                    len([x for x in status.split("\0") if x]),
-                    unlanded,
-                    missing,
-                )
-            )
-        return tuple(found)
+        """Give all tasks' worktrees that are registered under the root, with what they hold that has not landed."""
+        return tuple(
+            [
+                await self._leftover(each, landed_in)
+                for each in await registered(self._repository)
+                if each.path.parent == self.root and not each.path.name.startswith("_")
+            ]
+        )
+
+    async def _leftover(self, found: Registered, landed_in: str | None) -> Leftover:
+        run, path = self._repository.run, found.path
+        commit = (
+            found.commit or (await self._repository.commit_of(found.branch) if found.branch else "") or ""
+        )
+        missing = not path.exists()
+        status = "" if missing else (await run("status", "--porcelain", "-z", cwd=path, check=False)).stdout
+        beyond = ("--not", landed_in) if landed_in else ()
+        count = await run("rev-list", "--count", "--max-count=1000", commit, *beyond, check=False)
+        return Leftover(
+            path,
+            found.branch.removeprefix("refs/heads/"),
+            commit,
+            len([line for line in status.split("\0") if line]),
+            int(count.stdout or 0) if count.status == 0 else 0,
+            missing,
+            len(await self._kept(path.name)),
+        )
+
+    async def _kept(self, name: str) -> tuple[str, ...]:
+        listing = await self._repository.run("for-each-ref", "--format=%(refname)", f"{KEPT}/{name}/")
+        return tuple(listing.stdout.split())
 
     async def mend(self) -> tuple[str, ...]:
         """Put right what a crash left behind; gives words about what a person should know.
 
-        A registration without its folder is removed (the branch and its commits stay), a half-made folder is removed,
-        and a whole folder that git no longer knows is set aside. What is alive is left alone.
+        A registration without its folder is removed (the branch and its commits stay), an empty folder is removed, and
+        a folder with files that git no longer knows is set aside. What is alive is left alone.
         """
         told = []
         async with self._registering():
-            registered = set((await self._registered(detached=True)).values())
-            for path in registered:
-                if path.is_relative_to(self.root):
-                    self._drop_stale_lock(await self._admin_dir(path))
-                    if not path.exists():
-                        await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
+            known = {each.path for each in await registered(self._repository)}
+            for path in known:
+                if path.parent == self.root and not path.exists():
+                    await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
             for path in sorted(self.root.iterdir()) if self.root.is_dir() else ():
-                if path.is_dir() and path not in registered and ".lost-" not in path.name:
+                if path.is_dir() and path not in known and ".lost-" not in path.name:
                     aside = self._set_aside(path)
                     if aside is not None:
                         told.append(
@@ -240,7 +275,8 @@ class Worktrees:
                         )
         return tuple(told)
 
-    def _set_aside(self, path: Path) -> Path | None:
+    @staticmethod
+    def _set_aside(path: Path) -> Path | None:
         """Move a folder out of the way, or remove it when it holds nothing; gives where it went."""
         if not any(child.name != ".git" for child in path.iterdir()):
             shutil.rmtree(path)
@@ -248,65 +284,16 @@ class Worktrees:
         number = next(n for n in range(1, 10_000) if not path.with_name(f"{path.name}.lost-{n}").exists())
         return path.rename(path.with_name(f"{path.name}.lost-{number}"))
 
-    @staticmethod
-    def _drop_stale_lock(admin: Path | None) -> None:
-        """Remove an index lock of our own worktree: the run is claimed, so whoever held it is dead."""
-        if admin is not None:
-            with contextlib.suppress(FileNotFoundError):
-                (admin / "index.lock").unlink()
-
     async def _is_whole(self, path: Path) -> bool:
-        admin = await self._admin_dir(path)
-        return admin is not None and (admin / READY).exists() and (path / ".git").is_file()
+        """Whether a checkout was once finished here, and git still finds the worktree from its folder."""
+        found = await self._repository.run("rev-parse", "--absolute-git-dir", cwd=path, check=False)
+        return found.status == 0 and (Path(found.stdout.strip()) / READY).exists()
 
     async def _git_dir(self, path: Path) -> Path:
         return Path(await self._repository.line("rev-parse", "--absolute-git-dir", cwd=path))
 
-    async def _admin_dir(self, path: Path) -> Path | None:
-        for folder in _folders(self._repository.common_dir / "worktrees"):
-            with contextlib.suppress(OSError):
-                if Path((folder / "gitdir").read_text().strip()).parent == path:
-                    return folder
-        return None
-
-    async def _registered(self, *, detached: bool = False) -> dict[str, Path]:
-        """Give the registered worktrees by the full name of their branch (by path for detached ones, if asked)."""
-        listing = await self._repository.run("worktree", "list", "--porcelain", "-z")
-        found: dict[str, Path] = {}
-        for entry in listing.stdout.split("\0\0"):
-            lines = dict(line.partition(" ")[::2] for line in entry.split("\0") if line)
-            if "branch" in lines:
-                found[lines["branch"]] = Path(lines["worktree"])
-            elif detached and "worktree" in lines:
-                found[lines["worktree"]] = Path(lines["worktree"])
-        return found
-
     @contextlib.asynccontextmanager
     async def _registering(self) -> AsyncIterator[None]:
         """Hold the one lock for registrations, against our tasks and against other processes."""
-        async with self._lock:
-            with await asyncio.to_thread(
-                _locked_open, self._repository.common_dir / "taskyard" / "worktrees.lock"
-            ):
-                yield
-
-
-def _locked_open(path: Path) -> contextlib.AbstractContextManager[None]:
-    import fcntl
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-
-    @contextlib.contextmanager
-    def held() -> Iterator[None]:
-        try:
+        async with self._lock, file_lock(self._repository.common_dir / "taskyard" / "worktrees.lock"):
             yield
-        finally:
-            os.close(descriptor)
-
-    return held()
-
-
-def _folders(path: Path) -> tuple[Path, ...]:
-    return tuple(child for child in path.iterdir() if child.is_dir()) if path.is_dir() else ()

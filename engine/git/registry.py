@@ -1,0 +1,62 @@
+"""Which worktrees git knows, read from its own list, and the one lock under which that list is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from engine.git.repository import Repository
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """One worktree that git knows. `branch` is the full name of its branch, empty when HEAD is detached or broken."""
+
+    path: Path
+    branch: str
+    commit: str
+
+
+async def registered(repository: Repository) -> tuple[Registered, ...]:
+    """Give all registered worktrees but bare ones, the main one first; their folders may be gone."""
+    listing = await repository.run("worktree", "list", "--porcelain", "-z")
+    found = []
+    for entry in listing.stdout.split("\0\0"):
+        fields = dict(line.partition(" ")[::2] for line in entry.split("\0") if line)
+        if "worktree" in fields and "bare" not in fields:
+            commit = fields.get("HEAD", "")
+            found.append(
+                Registered(
+                    Path(fields["worktree"]), fields.get("branch", ""), commit if commit.strip("0") else ""
+                )
+            )
+    return tuple(found)
+
+
+async def checked_out_at(repository: Repository, ref: str) -> Path | None:
+    """Give the folder that a branch (by its full name) is checked out in, if any; such a branch is never moved."""
+    return next((each.path for each in await registered(repository) if each.branch == ref), None)
+
+
+@contextlib.asynccontextmanager
+async def file_lock(path: Path) -> AsyncIterator[None]:
+    """Hold a lock against other processes of this host; the system frees it when its holder dies."""
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        # Asked again and again, since a thread that waits for the lock could not be cancelled.
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,411 @@
+"""Worktrees: many at once, used again, mended after a crash, and never lost with work in them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.errors import GitError
+from engine.git.names import slug
+from engine.git.repository import Repository
+from engine.git.worktrees import KEPT, Worktrees
+from tests.sample_repository import SampleRepository
+
+Make = Callable[..., SampleRepository]
+BOARD = "tasks/board.md"
+TRAILERS = {"Taskyard-Task": "T1", "Taskyard-Run": "r1"}
+
+
+class Place:
+    """A sample repository with its worktrees, and the base that attempts begin from."""
+
+    def __init__(self, sample: SampleRepository, repository: Repository, root: Path) -> None:
+        self.sample = sample
+        self.repository = repository
+        self.root = root
+        self.worktrees = Worktrees(repository, root, BOARD)
+        self.base = sample.git("rev-parse", "HEAD")
+
+    def refs(self, prefix: str) -> list[str]:
+        return self.sample.git("for-each-ref", "--format=%(refname)", prefix).split()
+
+    def registered(self) -> list[Path]:
+        """The worktrees git knows besides the checkout itself."""
+        lines = self.sample.git("worktree", "list", "--porcelain").splitlines()
+        return [Path(line[9:]) for line in lines if line.startswith("worktree ")][1:]
+
+
+async def place(sample: SampleRepository, root: Path) -> Place:
+    return Place(sample, await Repository.open(sample.path, environ=os.environ), root)
+
+
+@pytest.fixture
+async def here(repo: Make, tmp_path: Path) -> Place:
+    sample = repo({"a.txt": "one\ntwo\n", BOARD: "board\n", ".gitignore": "*.log\n"})
+    return await place(sample, tmp_path / "state dir" / "wörk")
+
+
+async def test_an_attempt_ends_in_one_commit_by_the_user_with_trailers(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    assert made.branch == "task/T1"
+    (made.path / "a.txt").write_text("one\n2\n3\n")
+    (made.path / "new ünï").mkdir()
+    (made.path / "new ünï" / "b c.txt").write_text("b\n")
+    (made.path / "pixels").write_bytes(b"\0\1\2")
+    (made.path / "noise.log").write_text("ignored\n")
+    change = await here.worktrees.commit(made, "T1: do it\n\nWell.", TRAILERS)
+    assert change is not None
+    assert (change.base, change.files, change.added, change.removed) == (here.base, 3, 3, 1)
+    assert change.paths == ("a.txt", "new ünï/b c.txt", "pixels")
+    git = here.sample.git
+    assert git("rev-parse", "task/T1^") == here.base
+    assert git("log", "-1", "--format=%an <%ae>|%s|%b", "task/T1") == (
+        "Test Person <test@example.org>|T1: do it|Well.\n\nTaskyard-Task: T1\nTaskyard-Run: r1"
+    )
+    text = await here.worktrees.diff(change.base, change.commit)
+    assert "+3" in text
+    assert "Binary files" in text
+
+
+async def test_an_attempt_that_changed_nothing_has_no_commit(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    assert await here.worktrees.commit(made, "T1", TRAILERS) is None
+    (made.path / BOARD).write_text("I say that I am done\n")
+    assert await here.worktrees.commit(made, "T1", TRAILERS) is None
+
+
+async def test_the_board_of_the_base_stays_whatever_an_attempt_wrote_there(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / BOARD).write_text("I say that I am done\n")
+    (made.path / "a.txt").write_text("done\n")
+    change = await here.worktrees.commit(made, "T1", TRAILERS)
+    assert change is not None
+    assert change.paths == ("a.txt",)
+    assert here.sample.git("show", f"{change.commit}:{BOARD}") == "board"
+
+
+async def test_what_an_agent_committed_itself_is_folded_into_the_one_commit(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    for number in range(3):
+        (made.path / f"f{number}").write_text("x\n")
+        here.sample.git("add", "--all", at=made.path)
+        here.sample.git("commit", "--quiet", "-m", f"wip {number}", at=made.path)
+    change = await here.worktrees.commit(made, "T1", TRAILERS)
+    assert change is not None
+    assert change.files == 3
+    assert here.sample.git("rev-list", "--count", f"{here.base}..{change.commit}") == "1"
+
+
+async def test_an_agent_that_left_its_branch_gets_no_commit(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    here.sample.git("switch", "--quiet", "-c", "elsewhere", at=made.path)
+    (made.path / "a.txt").write_text("x\n")
+    with pytest.raises(GitError, match="switched to another branch"):
+        await here.worktrees.commit(made, "T1", TRAILERS)
+
+
+async def test_the_users_hooks_judge_the_commit_but_do_not_disturb_making_worktrees(here: Place) -> None:
+    hooks = here.sample.path / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for name in ("pre-commit", "post-checkout"):
+        (hooks / name).write_text("#!/bin/sh\necho no tabs please >&2\nexit 1\n")
+        (hooks / name).chmod(0o755)
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("\tx\n")
+    with pytest.raises(GitError, match="no tabs please"):
+        await here.worktrees.commit(made, "T1", TRAILERS)
+
+
+async def test_without_an_identity_the_commit_says_so(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("EMAIL", "")
+    here.sample.git("config", "user.useConfigOnly", "true")
+    lonely = await place(here.sample, here.root)
+    made = await lonely.worktrees.create("T1", lonely.base)
+    (made.path / "a.txt").write_text("x\n")
+    with pytest.raises(GitError, match="no email was given"):
+        await lonely.worktrees.commit(made, "T1", TRAILERS)
+
+
+async def test_32_asked_for_at_once_are_all_made(here: Place) -> None:
+    made = await asyncio.gather(*(here.worktrees.create(f"T{n}", here.base) for n in range(32)))
+    assert len({worktree.path for worktree in made}) == 32
+    assert all((worktree.path / "a.txt").read_text() == "one\ntwo\n" for worktree in made)
+    assert len(here.registered()) == 32
+    assert here.sample.git("fsck", "--no-dangling") == ""
+
+
+async def test_two_processes_may_make_worktrees_of_one_repository(here: Place) -> None:
+    other = await place(here.sample, here.root)
+    made = await asyncio.gather(
+        *((here, other)[n % 2].worktrees.create(f"T{n}", here.base) for n in range(12))
+    )
+    assert all((worktree.path / "a.txt").exists() for worktree in made)
+
+
+async def test_many_tasks_one_after_the_other_leave_nothing_behind(here: Place) -> None:
+    async def one(number: int) -> None:
+        made = await here.worktrees.create(f"T{number}", here.base)
+        (made.path / "a.txt").write_text(f"{number}\n")
+        change = await here.worktrees.commit(made, "x", TRAILERS)
+        assert change is not None
+        assert await here.worktrees.release(f"T{number}", landed_in=change.commit)
+
+    await one(0)
+    files = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    for number in range(1, 25):
+        await one(number)
+    if files:
+        assert len(os.listdir("/proc/self/fd")) <= files
+    assert here.registered() == []
+    admin = here.sample.path / ".git" / "worktrees"
+    assert not admin.exists() or list(admin.iterdir()) == []
+    assert here.refs("refs/taskyard") == []
+    assert here.refs("refs/heads") == ["refs/heads/main"]
+    assert list(here.root.iterdir()) == []
+
+
+async def test_the_next_attempt_stands_clean_on_its_base_and_the_last_is_kept(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("first try\n")
+    first = await here.worktrees.commit(made, "T1", TRAILERS)
+    assert first is not None
+    newer = here.sample.commit("Somebody else's", {"b.txt": "b\n"})
+    (made.path / "debris.log").write_text("x\n")
+    again = await here.worktrees.create("T1", newer)
+    assert (again.path, again.branch) == (made.path, made.branch)
+    assert (again.path / "a.txt").read_text() == "one\ntwo\n"
+    assert (again.path / "b.txt").exists()
+    assert not (again.path / "debris.log").exists()
+    assert here.sample.git("rev-parse", "task/T1") == newer
+    assert here.refs(KEPT) == [f"{KEPT}/T1/{first.commit[:12]}"]
+
+
+async def test_files_of_an_interrupted_attempt_are_kept(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("half a thought\n")
+    (made.path / "untracked.txt").write_text("another\n")
+    await here.worktrees.create("T1", here.base)
+    (kept,) = here.refs(KEPT)
+    assert here.sample.git("show", f"{kept}:a.txt") == "half a thought"
+    assert here.sample.git("show", f"{kept}:untracked.txt") == "another"
+    assert not (made.path / "untracked.txt").exists()
+
+
+async def test_work_on_a_detached_head_is_kept(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    git = here.sample.git
+    git("switch", "--quiet", "--detach", at=made.path)
+    (made.path / "a.txt").write_text("32 commits\n")
+    git("commit", "--quiet", "-am", "lost?", at=made.path)
+    (made.path / "b.txt").write_text("and a file\n")
+    again = await here.worktrees.create("T1", here.base)
+    (kept,) = here.refs(KEPT)
+    assert git("show", f"{kept}:a.txt") == "32 commits"
+    assert git("show", f"{kept}:b.txt") == "and a file"
+    assert git("symbolic-ref", "HEAD", at=again.path) == "refs/heads/task/T1"
+
+
+async def test_a_branch_of_somebody_else_is_left_alone(here: Place) -> None:
+    here.sample.git("branch", "task/T1")
+    with pytest.raises(GitError, match="task/T1 exists and is not Taskyard's"):
+        await here.worktrees.create("T1", here.base)
+    assert here.registered() == []
+
+
+async def test_a_branch_checked_out_elsewhere_names_the_place(here: Place, tmp_path: Path) -> None:
+    await here.worktrees.create("T1", here.base)
+    here.sample.git("worktree", "remove", "--force", str(here.root / "T1"))
+    elsewhere = tmp_path / "users own"
+    here.sample.git("worktree", "add", "--quiet", str(elsewhere), "task/T1")
+    with pytest.raises(GitError, match=f"task/T1 is checked out in {elsewhere}"):
+        await here.worktrees.create("T1", here.base)
+
+
+async def test_the_users_checkout_stays_as_it_is_to_the_byte(here: Place) -> None:
+    sample = here.sample
+    sample.write({"a.txt": "dirty\n", "staged.txt": "s\n", "untracked.txt": "u\n"})
+    sample.git("add", "staged.txt")
+    (sample.path / ".git" / "index.lock").touch()  # Their editor's git is at work.
+    before = state(sample.path)
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("x\n")
+    change = await here.worktrees.commit(made, "T1", TRAILERS)
+    assert change is not None
+    await here.worktrees.mend()
+    await here.worktrees.release("T1", landed_in=change.commit)
+    assert state(sample.path) == before
+
+
+def state(checkout: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file of a checkout, its index and HEAD included, with its time."""
+    files = [path for path in checkout.rglob("*") if path.is_file() and ".git" not in path.parts]
+    files += [checkout / ".git" / "index", checkout / ".git" / "HEAD", checkout / ".git" / "index.lock"]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files if path.exists()}
+
+
+async def test_only_landed_work_is_released(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("work\n")
+    change = await here.worktrees.commit(made, "T1", TRAILERS)
+    assert change is not None
+    assert not await here.worktrees.release("T1", landed_in=here.base)
+    assert (made.path / "a.txt").read_text() == "work\n"
+    (made.path / "a.txt").write_text("an edit by hand\n")
+    assert not await here.worktrees.release("T1", landed_in=change.commit)
+    (made.path / "a.txt").write_text("work\n")
+    assert await here.worktrees.release("T1", landed_in=change.commit)
+    assert not made.path.exists()
+
+
+async def test_unlanded_work_whose_folder_is_gone_keeps_its_branch(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("work\n")
+    await here.worktrees.commit(made, "T1", TRAILERS)
+    here.sample.git("worktree", "remove", "--force", str(made.path))
+    assert not await here.worktrees.release("T1", landed_in=here.base)
+    assert here.refs("refs/heads/task") == ["refs/heads/task/T1"]
+
+
+async def test_the_list_tells_what_has_not_landed(here: Place) -> None:
+    one = await here.worktrees.create("T1", here.base)
+    (one.path / "a.txt").write_text("work\n")
+    await here.worktrees.commit(one, "T1", TRAILERS)
+    (one.path / "b.txt").write_text("more\n")
+    two = await here.worktrees.create("T 2: ünï", here.base)
+    here.sample.git("switch", "--quiet", "--detach", at=two.path)
+    found = {each.path: each for each in await here.worktrees.list(landed_in=here.base)}
+    assert (found[one.path].branch, found[one.path].dirty, found[one.path].unlanded) == ("task/T1", 1, 1)
+    assert (found[two.path].branch, found[two.path].dirty, found[two.path].unlanded) == ("", 0, 0)
+    await here.worktrees.create("T1", here.base)
+    (again,) = [each for each in await here.worktrees.list(landed_in=here.base) if each.path == one.path]
+    assert (again.unlanded, again.kept) == (0, 1)
+
+
+# After a crash
+
+
+async def test_a_registration_without_its_folder_is_removed_and_its_branch_stays(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("work\n")
+    change = await here.worktrees.commit(made, "T1", TRAILERS)
+    assert change is not None
+    subprocess.run(["rm", "-rf", str(made.path)], check=True)
+    assert await here.worktrees.mend() == ()
+    assert here.registered() == []
+    assert here.sample.git("rev-parse", "task/T1") == change.commit
+    again = await here.worktrees.create("T1", here.base)
+    assert (again.path / "a.txt").read_text() == "one\ntwo\n"
+    assert here.refs(KEPT) == [f"{KEPT}/T1/{change.commit[:12]}"]
+
+
+async def test_a_users_own_worktree_on_a_disk_that_is_away_stays_registered(
+    here: Place, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "usb"
+    here.sample.git("worktree", "add", "--quiet", "--detach", str(theirs))
+    theirs.rename(tmp_path / "away")
+    await here.worktrees.create("T1", here.base)
+    await here.worktrees.mend()
+    assert theirs in here.registered()
+
+
+async def test_a_folder_that_git_no_longer_knows_is_set_aside_with_its_files(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("precious\n")
+    subprocess.run(["rm", "-rf", str(here.sample.path / ".git" / "worktrees")], check=True)
+    (words,) = await here.worktrees.mend()
+    aside = made.path.with_name("T1.lost-1")
+    assert str(aside) in words
+    assert (aside / "a.txt").read_text() == "precious\n"
+    again = await here.worktrees.create("T1", here.base)
+    assert (again.path / "a.txt").read_text() == "one\ntwo\n"
+    assert await here.worktrees.mend() == ()
+
+
+async def test_a_worktree_that_lost_its_git_file_is_set_aside_and_made_anew(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("precious\n")
+    (made.path / ".git").unlink()
+    again = await here.worktrees.create("T1", here.base)
+    assert (again.path / "a.txt").read_text() == "one\ntwo\n"
+    assert (made.path.with_name("T1.lost-1") / "a.txt").read_text() == "precious\n"
+
+
+async def test_a_half_made_worktree_is_made_anew(here: Place) -> None:
+    path = here.root / "T1"
+    here.root.mkdir(parents=True)
+    git = here.sample.git
+    git("update-ref", "refs/taskyard/branches/T1", here.base)
+    git("worktree", "add", "--quiet", "--no-checkout", "-b", "task/T1", str(path), here.base)
+    (path / "a.txt").write_text("half writ")
+    made = await here.worktrees.create("T1", here.base)
+    assert (made.path / "a.txt").read_text() == "one\ntwo\n"
+    assert here.refs(KEPT) == []
+
+
+async def test_the_lock_of_a_dead_git_does_not_stop_the_next_attempt(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    admin = Path(here.sample.git("rev-parse", "--absolute-git-dir", at=made.path))
+    (admin / "index.lock").touch()
+    again = await here.worktrees.create("T1", here.base)
+    assert here.sample.git("status", "--porcelain", at=again.path) == ""
+
+
+async def test_submodules_are_checked_out(
+    repo: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "gitconfig"
+    config.write_text(
+        Path(os.environ["GIT_CONFIG_GLOBAL"]).read_text() + '[protocol "file"]\n\tallow = always\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    library = repo({"lib.txt": "lib\n"}, name="library")
+    sample = repo({"a.txt": "a\n"}, name="app")
+    sample.git("submodule", "--quiet", "add", str(library.remote), "lib")
+    sample.commit("With a library")
+    app = await place(sample, tmp_path / "work")
+    made = await app.worktrees.create("T1", app.base)
+    assert (made.path / "lib" / "lib.txt").read_text() == "lib\n"
+    assert await app.worktrees.release("T1", landed_in=app.base)
+    assert not made.path.exists()
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "task_id",
+    [
+        "fix: a/b",
+        "a..b",
+        "x@{y",
+        "a.lock",
+        "x.",
+        "a//b",
+        "a~1",
+        "A?b*",
+        "",
+        "-x",
+        "@",
+        "HEAD",
+        "ünï",
+        "x" * 300,
+    ],
+)
+async def test_any_task_id_becomes_a_branch_and_a_folder(here: Place, task_id: str) -> None:
+    made = await here.worktrees.create(task_id, here.base)
+    here.sample.git("rev-parse", "--verify", f"refs/heads/{made.branch}")
+    assert made.path.parent == here.root
+    assert len(made.path.name) < 80
+
+
+def test_plain_ids_keep_their_name_and_no_two_ids_share_one() -> None:
+    assert [slug(name) for name in ("T2.1", "T1", "fix-7", "a_b")] == ["T2.1", "T1", "fix-7", "a_b"]
+    ids = ["T1", "a/b", "a-b", "A-B", "a b", "é", "e\u0301"]
+    assert len({slug(name).lower() for name in ids}) == len(ids)
