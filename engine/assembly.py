@@ -156,7 +156,7 @@ async def assemble(
     budget = Budget(settings.budget.usd, settings.budget.task_usd)
     client = _client(settings, environ, budget, bus)
     if client is not None:
-        await check_endpoint(client)
+        await check_endpoint(client, environ)
 
     database = await asyncio.to_thread(open_state, paths.state_db)
     journal = Journal(database, paths.archive, clock=bus.clock)

@@ -21,7 +21,6 @@ from engine.figures import QueueFigures
 from engine.git.train import Cargo, Train, TrainResult
 from engine.model import BoardStatus
 
-
 GRACE = 1.0
 GRACE_SHARE = 0.25
 
@@ -62,8 +61,8 @@ Answer = Landed | SentBack | Kept
 class Lander:
     """Takes cargo in with `land`, and runs one train at a time. Belongs to the engine's event loop.
 
-    `failed` gives the states of failed tasks, which the next board commit tells too. `urgency` says, of the ids that are
-    queued, how soon a train should leave; whoever owns the lander sets it.
+    `failed` gives the states of failed tasks, which the next board commit tells too. `urgency` says, of the ids that
+    are queued, how soon a train should leave; whoever owns the lander sets it.
     """
 
     def __init__(

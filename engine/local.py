@@ -107,6 +107,7 @@ class LocalActivities:
         self._new_id = new_id
         self._open: dict[str, Worktree] = {}
         self._progressed: dict[str, float] = {}
+        self._recalled: set[str] = set()
 
     # Events
 
@@ -139,6 +140,7 @@ class LocalActivities:
     # Attempts
 
     async def begin(self, task: Task, number: int, feedback: str) -> Attempt:
+        self._recalled.discard(task.id)
         lessons = await asyncio.to_thread(self._choose_lessons, task)
         base = self._landing.tip()
         worktree = await self._worktrees.create(task.id, base)
@@ -192,6 +194,7 @@ class LocalActivities:
             await self._repository.run("reset", "--hard", "-q", cwd=Path(attempt.worktree), check=False)
             raise StageFailedError("the cached change does not apply here", failure_type="stale_cache")
         change = await self._commit(attempt, recalled.summary)
+        self._recalled.add(attempt.task.id)
         await self.commit(
             ev.CallAnswered(
                 at=self.now(),
@@ -392,6 +395,12 @@ class LocalActivities:
         for lesson in view.learned:
             await asyncio.to_thread(self._lessons.resolve, lesson, change.summary or view.task.scope)
             self.emit(ev.LessonResolved(at=self.now(), task=view.id, lesson=lesson))
+        if view.id not in self._recalled:
+            await self._remember(view, change)
+        self._open.pop(view.id, None)
+        await self._worktrees.release(view.id, landed_in=self._landing.tip())
+
+    async def _remember(self, view: TaskView, change: Change) -> None:
         patch = await self._worktrees.patch(change.base, change.commit)
         self._outcomes.remember(
             view.task,
@@ -408,8 +417,6 @@ class LocalActivities:
                 model=role_settings(self._settings.roles, Role.IMPLEMENTER).model,
             ),
         )
-        self._open.pop(view.id, None)
-        await self._worktrees.release(view.id, landed_in=self._landing.tip())
 
     # Landing
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -12,9 +14,11 @@ from engine.board import Board, Diagnostic, parse_board, read_board
 from engine.errors import BoardError, LLMError, PreflightError
 from engine.git.preflight import Preflight, preflight
 from engine.git.repository import Repository
-from engine.llm.client import ModelClient
+from engine.llm.client import ModelClient, is_loopback
 from engine.model import BoardStatus, Task
 from engine.settings import Settings
+
+CONNECT_WITHIN = 10.0
 
 
 class Project(msgspec.Struct, frozen=True):
@@ -100,9 +104,35 @@ async def _landed_rows(
     return frozenset(landed)
 
 
-async def check_endpoint(client: ModelClient) -> None:
-    """Find out before the run whether models can be asked; raises PreflightError."""
+async def check_endpoint(client: ModelClient, environ: Mapping[str, str]) -> None:
+    """Find out before the run whether models can be asked; raises PreflightError.
+
+    Where a key is given, a connection tells enough, and does not wait seconds for the SDK to load. Whether there is a
+    key elsewhere, or a proxy leads to the service, only the SDK can say.
+    """
+    has_key = bool(environ.get("ANTHROPIC_API_KEY")) or is_loopback(client.endpoint)
+    by_proxy = any(environ.get(name) for name in _PROXIES) and not is_loopback(client.endpoint)
+    if has_key and not by_proxy:
+        await _connect(client.endpoint)
+        return
     try:
         await client.check()
     except LLMError as error:
         raise PreflightError(error.message, error.hint) from error
+
+
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+
+
+async def _connect(endpoint: str) -> None:
+    parts = urlsplit(endpoint)
+    try:
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+        async with asyncio.timeout(CONNECT_WITHIN):
+            _, writer = await asyncio.open_connection(parts.hostname or "", port)
+    except (OSError, ValueError, TimeoutError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or f"no answer within {CONNECT_WITHIN:g} s"
+        raise PreflightError(
+            f"{endpoint} cannot be reached ({reason})", "check the network and [llm] base_url"
+        ) from error
+    writer.close()
