@@ -10,7 +10,7 @@ import pytest
 
 from engine.llm.simulator import Answer, Edit, Plan, Scenario, Simulator, ToolCall, Turn, Verdict
 from engine.llm.simulator.answers import Composed, caller_of, compose
-from engine.llm.simulator.scenario import Script
+from engine.llm.simulator.script import Script
 from engine.llm.simulator.validation import check_message
 from tests.simulator.wire import TOOLS, ask, prompt, request, text_of
 

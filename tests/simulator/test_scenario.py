@@ -17,7 +17,7 @@ from engine.llm.simulator import (
     load_scenario,
     parse_scenario,
 )
-from engine.llm.simulator.scenario import slug_of
+from engine.llm.simulator.script import slug_of
 
 FULL = """
 name = "everything"
@@ -78,7 +78,8 @@ def test_a_full_scenario() -> None:
     ("text", "words"),
     [
         ("pace = ", "not TOML"),
-        ("pase = 1", "pase"),
+        ("pase = 1", "the nearest known one is pace"),
+        ("[[answers]]\nsay = 'x'\nrolle = 'judge'", "in answers 1: the nearest known one is role"),
         ('pace = "fast"', "pace"),
         ("pace = -1", "cannot be negative"),
         ("tokens_per_second = 0", "must be positive"),

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from engine.llm.simulator import Simulator
 from engine.llm.simulator.scenario import MODELS
-from engine.llm.simulator.validation import check_batch, check_message, signature
+from engine.llm.simulator.turns import signature
+from engine.llm.simulator.validation import check_batch, check_message
 from engine.llm.simulator.wire import Refusal
 from tests.simulator.wire import HEADERS, TOOLS, request, send
 

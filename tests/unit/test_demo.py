@@ -16,7 +16,7 @@ from engine.demo import make_demo
 from engine.demo.project import CART_TASKS, DemoProject
 from engine.errors import PreflightError
 from engine.llm.simulator import Answer, load_scenario
-from engine.llm.simulator.scenario import Script
+from engine.llm.simulator.script import Script
 from engine.model import Lane, Task
 from engine.settings import load_settings
 

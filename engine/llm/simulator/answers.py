@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from engine.llm.simulator.scenario import Answer, Edit, Plan, Script, ToolCall, Turn, Verdict, slug_of
+from engine.llm.simulator.scenario import Answer, Edit, Plan, ToolCall, Turn, Verdict
 from engine.llm.simulator.schemas import instance
-from engine.llm.simulator.validation import blocks_of, signature
+from engine.llm.simulator.script import Script, slug_of
+from engine.llm.simulator.turns import blocks_of, signature
 from engine.llm.simulator.wire import Json, count_tokens, encode, identifier
 
 _ROLE = re.compile(r"^Role:[ \t]*(planner|implementer|judge)[ \t]*$", re.MULTILINE)

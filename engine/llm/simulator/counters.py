@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import msgspec
 
 from engine.llm.simulator.wire import Json
+
+LOGGED = 100_000
+"""How many model calls the log keeps, the newest; the counts have all."""
 
 _NOT_IN_DIGEST = frozenset({"stream", "metadata"})
 
@@ -70,7 +73,7 @@ class Counters:
         }
         self._arrivals: Counter[str] = Counter()
         self._batches: list[str] = []
-        self._log: list[Logged] = []
+        self._log: deque[Logged] = deque(maxlen=LOGGED)
         self._batch_items = self._in_flight = self._peak = self._abandoned = 0
 
     def count(self, what: str, name: str) -> None:
@@ -119,7 +122,7 @@ class Counters:
 
     @property
     def log(self) -> tuple[Logged, ...]:
-        """All model calls in the order of their arrival."""
+        """Model calls in the order of their arrival, the newest `LOGGED` of them."""
         with self._lock:
             return tuple(self._log)
 

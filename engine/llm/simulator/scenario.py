@@ -28,8 +28,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
@@ -244,7 +242,7 @@ def parse_scenario(text: str, source: str = "scenario") -> Scenario:
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{source} is not TOML ({error})", "mend that line") from error
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{source}: {_in_words(str(error))}", "see `taskyard simulate --help`") from error
+        raise SettingsError(f"{source}: {_in_words(str(error))}", _hint(str(error))) from error
     check_scenario(scenario, source)
     return scenario
 
@@ -289,51 +287,17 @@ def check_scenario(scenario: Scenario, source: str = "scenario") -> None:
         raise wrong("random_faults.kinds do not fit its endpoint", "name kinds that can happen there")
 
 
-class Script:
-    """The answers of a scenario, found by task, role, attempt and what the model has seen."""
+def _hint(message: str) -> str:
+    """Name the field that an unknown one was probably meant to be."""
+    import difflib  # only for messages
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
-        self._exact: dict[str, list[Answer]] = {}
-        self._patterns: list[Answer] = []
-        for answer in answers:
-            if any(sign in answer.task for sign in "*?["):
-                self._patterns.append(answer)
-            else:
-                self._exact.setdefault(answer.task, []).append(answer)
-
-    def find(self, task: str, role: str, attempt: int, seen: str) -> Answer | None:
-        """Give the answer that fits best: the task's own before a pattern's, the latest attempt, `when` before none."""
-        fitting = [answer for answer in self._exact.get(task, ()) if _fits(answer, role, attempt, seen)]
-        if not fitting:
-            fitting = [
-                answer
-                for answer in self._patterns
-                if fnmatchcase(task, answer.task) and _fits(answer, role, attempt, seen)
-            ]
-        if not fitting:
-            return None
-        return _filled(max(fitting, key=lambda answer: (answer.attempt, bool(answer.when))), task)
-
-
-def slug_of(task: str) -> str:
-    """Give a task's id as a Python name."""
-    return re.sub(r"[^0-9a-z]+", "_", task.lower()).strip("_") or "task"
-
-
-def _fits(answer: Answer, role: str, attempt: int, seen: str) -> bool:
-    return (
-        answer.role in (None, role) and answer.attempt <= attempt and (not answer.when or answer.when in seen)
-    )
-
-
-def _filled(answer: Answer, task: str) -> Answer:
-    """Put the task's id where the answer says so."""
-    data = msgspec.json.encode(answer)
-    if b"{task}" not in data and b"{slug}" not in data:
-        return answer
-    for mark, value in ((b"{task}", task), (b"{slug}", slug_of(task))):
-        data = data.replace(mark, msgspec.json.encode(value)[1:-1])
-    return msgspec.json.decode(data, type=Answer)
+    unknown = re.search(r"unknown field `(.*?)`", message)
+    if unknown is None:
+        return "mend that entry"
+    kinds = (Scenario, Answer, Edit, Plan, Verdict, Turn, ToolCall, Fault, RandomFaults, Batches, Limits)
+    known = {name for kind in kinds for name in kind.__struct_fields__}
+    nearest = difflib.get_close_matches(unknown[1], sorted(known), n=1, cutoff=0.0)
+    return f"the nearest known one is {nearest[0]}"
 
 
 def _in_words(message: str) -> str:

@@ -143,7 +143,7 @@ class Simulator:
 
     @property
     def log(self) -> tuple[Logged, ...]:
-        """All model calls in the order of their arrival."""
+        """Model calls in the order of their arrival; very old ones are forgotten."""
         return self._service.counters.log
 
     def start(self) -> Self:

@@ -19,7 +19,8 @@ from engine.llm.simulator.exchange import MAX_BATCH_BYTES, MAX_MESSAGE_BYTES, Ex
 from engine.llm.simulator.faults import find_fault
 from engine.llm.simulator.limits import RateLimits
 from engine.llm.simulator.prompt_cache import Prompt, PromptCache, Share, read_prompt
-from engine.llm.simulator.scenario import ITEM_FAULTS, Endpoint, Fault, FaultKind, Scenario, Script
+from engine.llm.simulator.scenario import ITEM_FAULTS, Endpoint, Fault, FaultKind, Scenario
+from engine.llm.simulator.script import Script
 from engine.llm.simulator.validation import check_batch, check_headers, check_message
 from engine.llm.simulator.wire import Json, Refusal, Reply, invalid
 

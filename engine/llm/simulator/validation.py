@@ -1,7 +1,7 @@
 """Refuse whatever the service would refuse, so that a wrong request fails here and not in front of a user.
 
 Messages are worded like the service's own (`max_tokens: Field required`). Where the service is lenient and leniency
-hides a mistake of ours (two turns of one role in a row, unknown beta headers), this is the stricter one.
+hides a mistake of ours (two turns of one role in a row, say), this is the stricter one.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from engine.llm.simulator.schemas import check_output_schema
-from engine.llm.simulator.wire import Json, Refusal, identifier, invalid
+from engine.llm.simulator.turns import NAME, blocks_of, check_text, check_turns
+from engine.llm.simulator.wire import Json, Refusal, invalid
 
 VERSION = "2026-10-21"
 MAX_BREAKPOINTS = 4
-MAX_MESSAGES = 100_000
 MAX_BATCH_ITEMS = 100_000
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 _CUSTOM_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _REQUIRED = ("max_tokens", "messages", "model")
 _COUNTED = frozenset(
@@ -78,7 +77,7 @@ def check_message(
     _check_thinking(params.get("thinking"), params.get("max_tokens"))
     _check_output_config(params.get("output_config"))
     _check_system(params.get("system", []))
-    _check_messages(params["messages"], tools)
+    check_turns(params["messages"], tools)
     _check_breakpoints(params)
 
 
@@ -103,16 +102,6 @@ def check_batch(body: Any) -> None:
         if not isinstance(item["params"], dict):
             raise invalid(f"requests.{at}.params: Input should be a valid dictionary")
         seen.add(custom_id)
-
-
-def signature(thinking: str) -> str:
-    """Sign a thinking block; a block that comes back changed no longer fits its signature."""
-    return identifier("sig", thinking)
-
-
-def blocks_of(content: Any) -> Any:
-    """Give content as a list of blocks; a string is one block of text. What is neither comes back as it is."""
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def prompt_blocks(params: Json) -> Iterator[Json]:
@@ -163,7 +152,7 @@ def _check_tools(tools: Any) -> frozenset[str]:
         for name in tool.keys() - allowed:
             raise invalid(f"{where}.{name}: Extra inputs are not permitted")
         name = tool.get("name")
-        if not isinstance(name, str) or not _NAME.match(name):
+        if not isinstance(name, str) or not NAME.match(name):
             raise invalid(f"{where}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         if name in names:
             raise invalid("tools: Tool names must be unique")
@@ -233,104 +222,7 @@ def _check_system(system: Any) -> None:
     for at, block in enumerate(system):
         if not isinstance(block, dict) or block.get("type") != "text":
             raise invalid(f"system.{at}.type: Input should be 'text'")
-        _check_text(block, f"system.{at}")
-
-
-def _check_messages(messages: Any, tools: frozenset[str]) -> None:
-    if not isinstance(messages, list) or not 1 <= len(messages) <= MAX_MESSAGES:
-        raise invalid(f"messages: at least one and at most {MAX_MESSAGES} messages are required")
-    pending: set[str] = set()
-    for at, message in enumerate(messages):
-        where = f"messages.{at}"
-        if not isinstance(message, dict) or message.keys() != {"role", "content"}:
-            raise invalid(f"{where}: needs exactly role and content")
-        if message["role"] != ("user", "assistant")[at % 2]:
-            raise invalid(
-                f'{where}.role: roles must alternate between "user" and "assistant", beginning with "user"'
-            )
-        blocks = blocks_of(message["content"])
-        if not isinstance(blocks, list) or not blocks:
-            raise invalid(f"{where}.content: at least one content block is required")
-        asked = _check_blocks(blocks, message["role"], where, tools)
-        _check_pairing(blocks, pending, where)
-        pending = asked
-    if messages[-1]["role"] == "assistant":
-        raise invalid(
-            "This model does not support assistant message prefill. The last message must be of the user."
-        )
-
-
-def _check_blocks(blocks: Any, role: str, where: str, tools: frozenset[str]) -> set[str]:
-    """Check the blocks of one turn; gives the ids of the tools it asks for."""
-    asked: set[str] = set()
-    for at, block in enumerate(blocks):
-        here = f"{where}.content.{at}"
-        if not isinstance(block, dict):
-            raise invalid(f"{here}: Input should be a valid dictionary")
-        kind = block.get("type")
-        if kind == "text":
-            _check_text(block, here)
-        elif kind == "tool_use" and role == "assistant":
-            _need_tools(tools)
-            id = block.get("id")
-            if not isinstance(id, str) or not _NAME.match(id) or id in asked:
-                raise invalid(f"{here}.id: `tool_use` ids must be unique and match '^[a-zA-Z0-9_-]+$'")
-            if not isinstance(block.get("name"), str) or not isinstance(block.get("input"), dict):
-                raise invalid(f"{here}: `tool_use` needs a name and an input that is a dictionary")
-            asked.add(id)
-        elif kind == "tool_result" and role == "user":
-            _need_tools(tools)
-            parts = blocks_of(block.get("content", []))
-            if not isinstance(parts, list) or not all(_is_text(part) for part in parts):
-                raise invalid(f"{here}.content: the simulator takes text only")
-        elif kind == "thinking" and role == "assistant":
-            if block.get("signature") != signature(str(block.get("thinking"))):
-                raise invalid(f"{here}: Invalid `signature` in `thinking` block")
-            if "cache_control" in block:
-                raise invalid(f"{here}.cache_control: Extra inputs are not permitted")
-        else:
-            raise invalid(f"{here}.type: '{kind}' is not allowed in a turn of the {role}")
-    return asked
-
-
-def _check_pairing(blocks: list[Json], pending: set[str], where: str) -> None:
-    """Check that a turn answers exactly the tools asked for just before it, first of all and each once."""
-    results = [block.get("tool_use_id") for block in blocks if block["type"] == "tool_result"]
-    if any(block["type"] != "tool_result" for block in blocks[: len(results)]):
-        raise invalid(f"{where}: `tool_result` blocks must come before any other content")
-    for id in results:
-        if id not in pending:
-            raise invalid(
-                f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block "
-                "must have a corresponding `tool_use` block in the previous message."
-            )
-        if results.count(id) > 1:
-            raise invalid(f"{where}: each tool_use must have a single result. Found multiple for {id}")
-    if missing := sorted(pending.difference(results)):
-        raise invalid(
-            f"{where}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(missing)}"
-        )
-
-
-def _need_tools(tools: frozenset[str]) -> None:
-    if not tools:
-        raise invalid(
-            "Requests which have `tool_use` or `tool_result` blocks in the prompt must have tools defined"
-        )
-
-
-def _is_text(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
-
-
-def _check_text(block: Json, where: str) -> None:
-    text = block.get("text")
-    if not isinstance(text, str):
-        raise invalid(f"{where}.text: Field required")
-    if not text:
-        raise invalid(f"{where}: text content blocks must be non-empty")
-    if block.get("cache_control") and not text.strip():
-        raise invalid(f"{where}: cache_control cannot be set for empty text blocks")
+        check_text(block, f"system.{at}")
 
 
 def _check_breakpoints(params: Json) -> None:
