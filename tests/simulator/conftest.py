@@ -17,7 +17,7 @@ def simulate() -> Iterator[Callable[..., Simulator]]:
     with ExitStack() as stack:
 
         def start(scenario: Scenario | None = None, *, pace: float = 0.0, **fields: Any) -> Simulator:
-            options = {key: fields.pop(key) for key in ("clock", "port") if key in fields}
+            options = {key: fields.pop(key) for key in ("batch_file", "clock", "port") if key in fields}
             return stack.enter_context(Simulator(scenario or Scenario(**fields), pace=pace, **options))
 
         yield start

@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.errors import StoreError
 from engine.llm.simulator import Answer, Batches, Fault, Scenario, Simulator
 from tests.simulator.wire import Response, ask, prompt, request, send
 
@@ -241,3 +243,31 @@ def test_three_thousand_items_are_one_call(simulate: Callable[..., Simulator]) -
     stats = simulator.stats()
     assert (stats.requests[f"POST {BATCHES}"], stats.batch_items, len(stats.answered)) == (1, 3000, 3000)
     assert stats.calls["judge T-7 1"] == 1
+
+
+def test_batches_outlive_the_server(simulate: Callable[..., Simulator], clock: Clock, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"batches": Batches(seconds=10), "pace": 1.0, "clock": clock}
+    file = tmp_path / "batches.jsonl"
+    first = simulate(batch_file=file, **options)
+    ids = [create(first, items(2))["id"] for _ in range(3)]
+    send(first, "POST", f"{BATCHES}/{ids[1]}/cancel", {})
+    clock.now += 5
+    assert send(first, "DELETE", f"{BATCHES}/{ids[1]}").status == 200
+    first.stop()
+    with file.open("ab") as torn:
+        torn.write(b'{"type":"made","id":"msgb')
+
+    second = simulate(batch_file=file, **options)
+    assert get(second, ids[0]).json["processing_status"] == "in_progress"
+    assert get(second, ids[1]).status == 404
+    clock.now += 5
+    assert len(results(second, ids[0])) == 2
+    assert get(second, ids[2]).json["results_url"].startswith(second.url)
+    assert (last := create(second, items(1))["id"]) not in ids
+    assert get(simulate(batch_file=file, **options), last).status == 200
+
+
+def test_a_batch_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "batches.jsonl").write_text("not json\n")
+    with pytest.raises(StoreError, match=r"batches\.jsonl cannot be read"):
+        Simulator(batch_file=tmp_path / "batches.jsonl")

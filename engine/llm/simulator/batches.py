@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from engine.llm.simulator.batch_file import BatchFile, Cancelled, Deleted, Entry, Made
 from engine.llm.simulator.scenario import Batches
 from engine.llm.simulator.wire import Json, Refusal, encode, identifier, invalid
 
@@ -31,27 +32,40 @@ class _Batch:
 
 
 class BatchStore:
-    """All batches of a server. Safe to use from several threads; `clock` gives seconds since the epoch."""
+    """All batches of a server. Safe to use from several threads.
+
+    `seconds` is how long a batch takes, `clock` gives seconds since the epoch, `file` keeps the batches.
+    """
 
     def __init__(
-        self, rules: Batches, pace: float, answer: Answering, clock: Callable[[], float], seed: str
+        self,
+        rules: Batches,
+        seconds: float,
+        answer: Answering,
+        *,
+        clock: Callable[[], float],
+        seed: str,
+        file: BatchFile,
     ) -> None:
         self._rules = rules
-        self._pace = pace
+        self._seconds = seconds
         self._answer = answer
         self._clock = clock
         self._seed = seed
+        self._file = file
+        self._made = 0
         self._batches: dict[str, _Batch] = {}
         self._lock = threading.RLock()
+        for entry in file.read():
+            self._apply(entry)
 
     def create(self, requests: list[Json], results_base: str) -> Json:
         """Take a checked list of requests in; gives the batch."""
         with self._lock:
             now = self._clock()
-            id = identifier("msgbatch", self._seed, len(self._batches))
-            batch = _Batch(id, requests, now, now + self._rules.seconds * self._pace)
-            self._batches[id] = batch
-            return self._view(batch, results_base)
+            id = identifier("msgbatch", self._seed, self._made)
+            self._record(Made(id, now, now + self._seconds, requests))
+            return self._view(self._batches[id], results_base)
 
     def retrieve(self, id: str, results_base: str) -> Json:
         """Give a batch as it stands."""
@@ -89,8 +103,7 @@ class BatchStore:
             batch = self._get(id)
             now = self._clock()
             if batch.cancelled is None and now < batch.ends:
-                batch.cancelled = now
-                batch.ends = min(batch.ends, now + self._rules.seconds * self._pace * _CANCELLING)
+                self._record(Cancelled(id, now, min(batch.ends, now + self._seconds * _CANCELLING)))
             return self._view(batch, results_base)
 
     def delete(self, id: str) -> Json:
@@ -99,7 +112,7 @@ class BatchStore:
             batch = self._get(id)
             if self._clock() < batch.ends:
                 raise invalid(f"Message Batch {id} is still being processed: cancel it first")
-            del self._batches[id]
+            self._record(Deleted(id))
             return {"id": id, "type": "message_batch_deleted"}
 
     def results(self, id: str) -> bytes:
@@ -109,6 +122,20 @@ class BatchStore:
             if self._clock() < batch.ends:
                 raise Refusal("not_found_error", f"Message Batch {id} has no available results")
             return b"".join(self._run(batch))
+
+    def _record(self, entry: Entry) -> None:
+        self._file.add(entry)
+        self._apply(entry)
+
+    def _apply(self, entry: Entry) -> None:
+        match entry:
+            case Made(id, at, ends, requests):
+                self._batches[id] = _Batch(id, requests, at, ends)
+                self._made += 1
+            case Cancelled(id, at, ends):
+                self._batches[id].cancelled, self._batches[id].ends = at, ends
+            case Deleted(id):
+                del self._batches[id]
 
     def _get(self, id: str) -> _Batch:
         try:

@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -100,7 +101,8 @@ class Simulator:
             ...
             assert simulator.stats().requests["POST /v1/messages/batches"] == 1
 
-    `pace` multiplies the scenario's own. Port 0 takes a free one. Raises `UsageError` when the port is taken.
+    `pace` multiplies the scenario's own. Port 0 takes a free one. With a `batch_file` the batches outlive the server.
+    Raises `UsageError` when the port is taken, `StoreError` when the file cannot be used.
     """
 
     def __init__(
@@ -111,10 +113,11 @@ class Simulator:
         pace: float = 1.0,
         host: str = "127.0.0.1",
         clock: Callable[[], float] = time.time,
+        batch_file: Path | None = None,
     ) -> None:
         scenario = scenario or Scenario()
         check_scenario(scenario)
-        self._service = Service(scenario, pace, clock)
+        self._service = Service(scenario, pace, clock=clock, batch_file=batch_file)
         try:
             self._server = HttpServer(host, port, self._service)
         except OSError as error:

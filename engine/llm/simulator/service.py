@@ -6,12 +6,14 @@ import itertools
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from engine.llm.simulator import wire
 from engine.llm.simulator.answers import Caller, Composed, caller_of, compose
+from engine.llm.simulator.batch_file import BatchFile
 from engine.llm.simulator.batches import BatchStore
 from engine.llm.simulator.counters import Counters, Logged, digest_of
 from engine.llm.simulator.delivery import Delivery, spoiled
@@ -45,7 +47,14 @@ _METHODS = {
 class Service:
     """The simulated service behind the HTTP server. Safe to use from several threads."""
 
-    def __init__(self, scenario: Scenario, pace: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        pace: float,
+        *,
+        clock: Callable[[], float] = time.time,
+        batch_file: Path | None = None,
+    ) -> None:
         self.scenario = scenario
         self.clock = clock
         self.pace = pace * scenario.pace
@@ -53,7 +62,14 @@ class Service:
         self._script = Script(scenario.answers)
         self._cache = PromptCache(scenario.cache_minimum)
         self._limits = RateLimits(scenario.limits)
-        self._batches = BatchStore(scenario.batches, self.pace, self._item_result, clock, scenario.name)
+        self._batches = BatchStore(
+            scenario.batches,
+            scenario.batches.seconds * self.pace,
+            self._item_result,
+            clock=clock,
+            seed=scenario.name,
+            file=BatchFile(batch_file),
+        )
         self._numbers = itertools.count(1)
 
     def handle(self, exchange: Exchange) -> None:
