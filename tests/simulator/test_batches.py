@@ -263,8 +263,9 @@ def test_batches_outlive_the_server(simulate: Callable[..., Simulator], clock: C
     clock.now += 5
     assert len(results(second, ids[0])) == 2
     assert get(second, ids[2]).json["results_url"].startswith(second.url)
-    assert (last := create(second, items(1))["id"]) not in ids
-    assert get(simulate(batch_file=file, **options), last).status == 200
+    fresh = create(second, items(1))["id"]
+    assert fresh not in ids
+    assert get(simulate(batch_file=file, **options), fresh).status == 200
 
 
 def test_a_batch_file_that_is_none_is_refused(tmp_path: Path) -> None:
