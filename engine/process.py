@@ -13,22 +13,37 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 import msgspec
 
 from engine.errors import ProcessError
 
+if TYPE_CHECKING:
+    import psutil
+
 RUN_VARIABLE = "TASKYARD_RUN"
 KILL_AFTER = 3.0
+LEFTOVERS_KILL_AFTER = 0.5
 TAIL_BYTES = 64_000
+MAX_LINE = 1 << 20
+
+# After the leader has gone, what it left in the pipe is read: until the pipe was quiet for so long, but no longer than
+# that, for what it started may hold the pipe, and write to it, for ever.
+QUIET = 0.2
+LINGER = 2.0
 
 _SECRET = re.compile(
-    r"(?:^ANTHROPIC_|^OPENAI_|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|TOKEN|SECRET|PASSW|CREDENTIAL)", re.IGNORECASE
+    r"(?:^ANTHROPIC_|^OPENAI_|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_PAT$|_AUTH$)",
+    re.IGNORECASE,
 )
-_NOT_FOR_CHILDREN = re.compile(r"^(?:GIT_(?!AUTHOR_|COMMITTER_|CONFIG|SSH|EXEC_PATH|SSL)|TASKYARD_)")
+_NOT_FOR_CHILDREN = re.compile(
+    r"^(?:GIT_(?!AUTHOR_|COMMITTER_|CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM)$|SSH|EXEC_PATH$|SSL)|TASKYARD_)"
+)
+
+Limit = Literal["", "timeout", "idle_timeout"]
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
@@ -38,7 +53,7 @@ class ProcessResult(msgspec.Struct, frozen=True):
     status: int
     tail: str
     duration: float
-    overran: Literal["", "timeout", "idle_timeout"] = ""
+    overran: Limit = ""
 
 
 def child_environment(environ: Mapping[str, str], run: str, keep: Sequence[str] = ()) -> dict[str, str]:
@@ -72,111 +87,161 @@ async def run_process(
     """Run `argv` (no shell) in `cwd`, its output (both streams) appended to `log` as it comes.
 
     `timeout` bounds the whole run, `idle_timeout` the silence between two outputs, in seconds. `on_line` gets each
-    whole line. Cancelling ends the group. Raises ProcessError when the program cannot be started.
+    line. Cancelling ends the group. Raises ProcessError when the program cannot be started or `log` not be written.
     """
     start = monotonic()
-    try:
-        child = await asyncio.create_subprocess_exec(
-            *argv,
-            cwd=cwd,
-            env=dict(env),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ProcessError(
-            f"cannot start {argv[0]}: {reason}", "check that it is installed and on PATH"
-        ) from error
-    overran: Literal["", "timeout", "idle_timeout"] = ""
-    tail = bytearray()
-    feeding = asyncio.ensure_future(_feed(child, stdin))
+    if not cwd.is_dir():
+        raise ProcessError(f"cannot start {argv[0]}: the folder {cwd} does not exist")
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as sink:
-            overran = await _drain(child, sink, tail, start + timeout, idle_timeout, on_line, monotonic)
-        if not overran:
-            try:
-                await asyncio.wait_for(child.wait(), max(0.0, start + timeout - monotonic()))
-            except TimeoutError:
-                overran = "timeout"
-    finally:
-        feeding.cancel()
-        await asyncio.shield(_end_group(child))
-        with contextlib.suppress(asyncio.CancelledError, OSError):
-            await feeding
-    status = child.returncode if child.returncode is not None else -signal.SIGKILL
-    return ProcessResult(status, tail.decode("utf-8", "replace"), monotonic() - start, overran)
+        sink = log.open("ab")
+    except OSError as error:
+        raise ProcessError(f"cannot write {log}: {error.strerror}", "make room or mend its rights") from error
+    with sink:
+        output = _Output(sink, on_line, monotonic)
+        try:
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: output,
+                *argv,
+                cwd=cwd,
+                env=dict(env),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ProcessError(
+                f"cannot start {argv[0]}: {reason}", "check that it is installed and on PATH"
+            ) from error
+        overran: Limit = ""
+        feed = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+        try:
+            feed.write(stdin)
+            feed.write_eof()
+            overran = await _follow(output, start + timeout, idle_timeout, monotonic)
+        finally:
+            await asyncio.shield(_end(transport, feed, output))
+        output.finish()
+    status = transport.get_returncode()
+    return ProcessResult(
+        -signal.SIGKILL if status is None else status,
+        output.tail.decode("utf-8", "replace"),
+        monotonic() - start,
+        overran,
+    )
 
 
-async def _feed(child: asyncio.subprocess.Process, data: bytes) -> None:
-    assert child.stdin is not None
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        child.stdin.write(data)
-        await child.stdin.drain()
-    child.stdin.close()
+class _Output(asyncio.SubprocessProtocol):
+    """Keeps what a child says, and notes when it closes its output and when it ends.
 
+    The two are apart on purpose: a grandchild may hold the pipe open for ever, and asyncio's own `Process.wait` then
+    never returns.
+    """
 
-async def _drain(
-    child: asyncio.subprocess.Process,
-    sink: BinaryIO,
-    tail: bytearray,
-    deadline: float,
-    idle_timeout: float | None,
-    on_line: Callable[[str], None] | None,
-    monotonic: Callable[[], float],
-) -> Literal["", "timeout", "idle_timeout"]:
-    """Copy output until the child closes it or dies; gives the limit that passed, if one did."""
-    assert child.stdout is not None
-    exited = asyncio.ensure_future(child.wait())
-    pending_line = b""
-    heard = monotonic()
-    reading: asyncio.Future[bytes] = asyncio.ensure_future(child.stdout.read(65536))
-    try:
-        while True:
-            now = monotonic()
-            limit = deadline if idle_timeout is None else min(deadline, heard + idle_timeout)
-            if now >= limit:
-                return "timeout" if now >= deadline else "idle_timeout"
-            # A grandchild may hold the pipe open after the leader has gone: the leader's end is the end.
-            waiting: set[asyncio.Future[Any]] = {reading} if exited.done() else {reading, exited}
-            grace = 0.2 if exited.done() else limit - now
-            done, _ = await asyncio.wait(waiting, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
-            if reading in done:
-                data = reading.result()
-                if not data:
-                    return ""
-                heard = monotonic()
-                sink.write(data)
-                sink.flush()
-                tail += data
-                del tail[:-TAIL_BYTES]
-                if on_line is not None:
-                    *lines, pending_line = (pending_line + data).split(b"\n")
-                    pending_line = pending_line[-TAIL_BYTES:]
-                    for line in lines:
-                        on_line(line.decode("utf-8", "replace"))
-                reading = asyncio.ensure_future(child.stdout.read(65536))
-            elif exited.done() and not done:
-                return ""
-    finally:
-        reading.cancel()
-        exited.cancel()
+    def __init__(
+        self, sink: BinaryIO, on_line: Callable[[str], None] | None, monotonic: Callable[[], float]
+    ) -> None:
+        self.tail = bytearray()
+        self.closed = False
+        self.exited = False
+        self.failure: Exception | None = None
+        self._sink = sink
+        self._on_line = on_line
+        self._monotonic = monotonic
+        self.heard = monotonic()
+        self._line = b""
+        self._changed = asyncio.Event()
 
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self._sink.closed:
+            return
+        self.heard = self._monotonic()
+        # A full disk must not stop the work; the journal's own error tells the user.
+        with contextlib.suppress(OSError):
+            self._sink.write(data)
+            self._sink.flush()
+        self.tail += data
+        del self.tail[:-TAIL_BYTES]
+        if self._on_line is not None:
+            *lines, rest = (self._line + data).split(b"\n")
+            self._line = rest[-MAX_LINE:]
+            for line in lines:
+                self._tell(line)
 
-async def _end_group(child: asyncio.subprocess.Process) -> None:
-    """End whatever is left of the child's group: TERM, then KILL after `KILL_AFTER` seconds."""
-    group = child.pid
-    if not _signal_group(group, signal.SIGTERM if child.returncode is None else 0):
-        return
-    if child.returncode is None:
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self.closed = True
+            self._changed.set()
+
+    def process_exited(self) -> None:
+        self.exited = True
+        self._changed.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until the output was closed or the child has ended, but no longer than `seconds`."""
+        self._changed.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(child.wait(), KILL_AFTER)
-    _signal_group(group, signal.SIGKILL)
-    if child.returncode is None:
-        await child.wait()
+            await asyncio.wait_for(self._changed.wait(), max(0.0, seconds))
+
+    def finish(self) -> None:
+        """Tell the last line, if it has no end. Raises what `on_line` raised."""
+        if self._line:
+            self._tell(self._line)
+        if self.failure is not None:
+            raise self.failure
+
+    def _tell(self, line: bytes) -> None:
+        if self._on_line is not None and self.failure is None:
+            try:
+                self._on_line(line.decode("utf-8", "replace"))
+            except Exception as error:
+                self.failure = error
+                self._changed.set()
+
+
+async def _follow(
+    output: _Output, deadline: float, idle_timeout: float | None, monotonic: Callable[[], float]
+) -> Limit:
+    """Wait for the child to end and its output to be read; gives the limit that passed, if one did."""
+    while not output.exited and output.failure is None:
+        now = monotonic()
+        # A child that has closed its output is not silent but done with talking.
+        silent = idle_timeout is not None and not output.closed
+        limit = min(deadline, output.heard + idle_timeout) if silent and idle_timeout else deadline
+        if now >= limit:
+            return "timeout" if now >= deadline else "idle_timeout"
+        await output.wait(limit - now)
+    left = monotonic()
+    while output.exited and not output.closed:
+        wait = min(left + LINGER, max(left, output.heard) + QUIET) - monotonic()
+        if wait <= 0:
+            break
+        await output.wait(wait)
+    return ""
+
+
+async def _end(transport: asyncio.SubprocessTransport, feed: asyncio.WriteTransport, output: _Output) -> None:
+    """End the group, and let go of its pipes, whoever else holds them."""
+    try:
+        await _end_group(transport.get_pid(), output)
+    finally:
+        if feed.get_write_buffer_size():
+            feed.abort()  # Closing would wait until somebody reads it.
+        transport.close()
+
+
+async def _end_group(group: int, output: _Output) -> None:
+    """End whatever is left of the child's group: TERM, then KILL for what does not go."""
+    patience = LEFTOVERS_KILL_AFTER if output.exited else KILL_AFTER
+    if _signal_group(group, signal.SIGTERM):
+        give_up = time.monotonic() + patience
+        while (not output.exited or _signal_group(group, 0)) and time.monotonic() < give_up:
+            await output.wait(0.02)
+        _signal_group(group, signal.SIGKILL)
+    while not output.exited:
+        await output.wait(1.0)
 
 
 def _signal_group(group: int, number: int) -> bool:
@@ -195,18 +260,27 @@ def strays(run: str) -> tuple[int, ...]:
     """The process ids that still carry this run's mark and are not this process."""
     import psutil
 
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and process.environ().get(RUN_VARIABLE) == run:
-                found.append(process.pid)
-    return tuple(found)
+    return tuple(process.pid for process in _marked(run, psutil.process_iter()))
 
 
 def end_strays(run: str) -> int:
     """Kill what an orchestrator of this run that was itself killed left behind; gives how many there were."""
-    found = strays(run)
-    for pid in found:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    import psutil
+
+    found = _marked(run, psutil.process_iter())
+    for process in found:
+        # Unlike os.kill, this never hits another process that got the number meanwhile.
+        with contextlib.suppress(psutil.Error):
+            process.kill()
     return len(found)
+
+
+def _marked(run: str, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    import psutil
+
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(RUN_VARIABLE) == run:
+                found.append(process)
+    return found
