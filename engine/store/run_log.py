@@ -102,7 +102,7 @@ def _page(connection: Connection, run: str, after_seq: int) -> Page:
     row = find_run(connection, run)
     if row is None:
         return None, []
-    return row, live_rows(connection, row.number, max(after_seq, row.archived_seq), PAGE)
+    return row, live_rows(connection, row.number, after_seq, PAGE)
 
 
 def live_rows(connection: Connection, number: int, after_seq: int, limit: int) -> list[StoredEvent]:

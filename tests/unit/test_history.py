@@ -369,9 +369,9 @@ def test_kill_9_in_a_pruning_loses_nothing_and_doubles_nothing(
         assert len(live) + len(archived) == 100
         assert len(live) == (40 if point == "committed" else 100)
         assert history.stats().archived == len(archived)
+        assert not list(tmp_path.rglob("*.tmp"))
     history.prune()
     archived = ids(history.archive.entries())
     assert archived == [f"r/{n}" for n in range(60)]
     assert ids(history.find(limit=1000)) == [f"r/{n}" for n in range(99, 59, -1)]
-    assert not list(tmp_path.rglob("*.tmp"))
     database.close()
