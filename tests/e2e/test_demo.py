@@ -1,0 +1,217 @@
+"""The demo from end to end: everything lands by few pushes, again for nothing, and after kill -9 as if nothing was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.calls import CallRecord
+from engine.demo import make_demo
+from engine.events import AnyEvent, RunFinished, TaskLanded, decode
+from engine.llm.simulator import Simulator, load_scenario
+from engine.llm.simulator.counters import digest_of
+from engine.process import strays
+from tests.cli.taskyard import PROGRAM
+
+TASKS = 14
+TARGET = "taskyard/board"
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A kept demo, with what its run printed."""
+
+    root: Path
+    remote: Path
+    events: tuple[AnyEvent, ...]
+
+    @property
+    def finished(self) -> RunFinished:
+        last = self.events[-1]
+        assert isinstance(last, RunFinished)
+        return last
+
+    def git(self, *args: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(self.remote), *args], capture_output=True, text=True, check=True
+        )
+        return done.stdout.rstrip("\n")
+
+    @property
+    def pushes(self) -> int:
+        return len((self.remote / "logs" / "refs" / "heads" / TARGET).read_text().splitlines())
+
+    @property
+    def tree(self) -> str:
+        return self.git("rev-parse", f"{TARGET}^{{tree}}")
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def run_demo(folder: Path, *more: str) -> Demo:
+    done = subprocess.run(
+        [*PROGRAM, "demo", "--headless", "--fast", "--json", "--keep", str(folder), *more],
+        capture_output=True,
+        env=environment(),
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()[-3000:]
+    events = tuple(decode(line) for line in done.stdout.splitlines())
+    return Demo(folder / "cartwright", folder / "cartwright.git", events)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    return run_demo(tmp_path_factory.mktemp("demo") / "first")
+
+
+@pytest.mark.timeout(120)
+def test_everything_lands_by_few_pushes(first: Demo) -> None:
+    finished = first.finished
+    assert (finished.status, finished.landed, finished.total) == ("landed", TASKS, TASKS)
+    assert finished.pushes == first.pushes == finished.trains
+    assert finished.pushes <= TASKS * 2 // 3
+    assert finished.batch_calls >= 1
+    assert finished.duration_s < 20
+
+
+def test_the_story_of_the_demo_is_told(first: Demo) -> None:
+    kinds = Counter(type(event).__name__ for event in first.events)
+    assert kinds["AttemptFailed"] >= 2, "one fails its verification, one is refused by the Judge"
+    assert kinds["TaskSentBack"] >= 1, "two touch the same line"
+    assert kinds["LessonRecorded"] >= 3
+    assert kinds["LessonResolved"] >= 3
+    assert kinds["CallFailed"] >= 1, "the busy moment"
+
+
+def test_the_remote_passes_its_tests_and_only_the_boxes_of_the_board_changed(
+    first: Demo, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", "--branch", TARGET, str(first.remote), str(clone)], check=True)
+    tests = subprocess.run(
+        [sys.executable, "-B", "-m", "unittest", "discover", "-s", "tests", "-t", "."], cwd=clone
+    )
+    assert tests.returncode == 0
+    before = (first.root / "tasks" / "board.md").read_bytes()
+    assert (clone / "tasks" / "board.md").read_bytes() == before.replace(b"| [ ] |", b"| [x] |")
+    assert before.count(b"| [ ] |") == TASKS
+
+
+def test_the_users_checkout_is_as_it_was(first: Demo) -> None:
+    status = subprocess.run(
+        ["git", "-C", str(first.root), "status", "--porcelain"], capture_output=True, text=True, check=True
+    )
+    assert status.stdout == ""
+    branch = subprocess.run(
+        ["git", "-C", str(first.root), "branch", "--show-current"], capture_output=True, text=True, check=True
+    )
+    assert branch.stdout == "main\n"
+
+
+def test_each_landed_commit_says_whose_it_is(first: Demo) -> None:
+    named = first.git(
+        "log", "--no-merges", "--format=%(trailers:key=Taskyard-Task,valueonly,separator=)", TARGET
+    )
+    assert Counter(line for line in named.splitlines() if line) == {
+        f"CART-{n}": 1 for n in range(1, TASKS + 1)
+    }
+
+
+@pytest.mark.timeout(120)
+def test_the_same_board_again_asks_no_model_and_lands_the_same_tree(first: Demo, tmp_path: Path) -> None:
+    again = run_demo(tmp_path / "again", "--cache-dir", str(first.root / ".git" / "taskyard"))
+    assert again.finished.landed == TASKS
+    assert again.finished.model_calls == 0
+    assert again.finished.batch_calls == 0
+    assert again.finished.usd == 0
+    assert again.finished.usd_saved == pytest.approx(first.finished.usd, rel=0.01)
+    assert again.tree == first.tree
+
+
+class Killed:
+    """A demo whose run is killed and taken up, against a simulator that counts what it answered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = make_demo(folder, fast=True)
+        self.simulator = Simulator(load_scenario(self.project.scenario))
+        self.events: list[AnyEvent] = []
+        self.answered_before_a_kill: set[str] = set()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*PROGRAM, "run", "--json"],
+            cwd=self.project.root,
+            env={**environment(), "TASKYARD_LLM_BASE_URL": self.simulator.url, "ANTHROPIC_API_KEY": "demo"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run_until_killed(self, events: int) -> None:
+        """Let the run print so many events, and kill it in the middle of whatever it does."""
+        with self.start() as process:
+            assert process.stdout is not None
+            for _ in range(events):
+                line = process.stdout.readline()
+                assert line, process.stderr.read() if process.stderr else ""
+                self.events.append(decode(line))
+            process.kill()
+            process.wait()
+        logs = self.project.root / ".git" / "taskyard" / "logs"
+        for record in logs.rglob("*.json"):
+            request = msgspec.json.decode(record.read_bytes(), type=CallRecord).request
+            self.answered_before_a_kill.add(digest_of(request.params()))
+
+    def run_to_the_end(self) -> RunFinished:
+        out, err = self.start().communicate(timeout=90)
+        events = [decode(line) for line in out.splitlines()]
+        self.events += events
+        last = events[-1] if events else None
+        assert isinstance(last, RunFinished), err.decode()
+        return last
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("kills", [(120,), (170, 90), (260, 140, 60)])
+def test_kill_9_and_the_same_command_again(tmp_path: Path, kills: tuple[int, ...]) -> None:
+    demo = Killed(tmp_path)
+    with demo.simulator:
+        for events in kills:
+            demo.run_until_killed(events)
+        finished = demo.run_to_the_end()
+        stats = demo.simulator.stats()
+    assert (finished.status, finished.landed) == ("landed", TASKS)
+    remote = Demo(demo.project.root, demo.project.remote, tuple(demo.events))
+    assert remote.pushes == finished.pushes
+    named = remote.git(
+        "log", "--no-merges", "--format=%(trailers:key=Taskyard-Task,valueonly,separator=)", TARGET
+    )
+    assert Counter(line for line in named.splitlines() if line) == {
+        f"CART-{n}": 1 for n in range(1, TASKS + 1)
+    }
+    assert demo.answered_before_a_kill, "the kills came after something had been paid for"
+    assert {stats.answered[digest] for digest in demo.answered_before_a_kill} == {1}, (
+        "no answer is paid twice"
+    )
+    landed = Counter(event.task for event in demo.events if isinstance(event, TaskLanded))
+    assert set(landed) <= {f"CART-{n}" for n in range(1, TASKS + 1)}
+    run = next(event.run for event in demo.events if event.__class__.__name__ == "RunStarted")
+    assert strays(run) == ()
+    worktrees = subprocess.run(
+        ["git", "-C", str(demo.project.root), "worktree", "list", "--porcelain"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "branch refs/heads/task/" not in worktrees
+    locks = [path for path in (demo.project.root / ".git").rglob("*.lock") if path.name != "worktrees.lock"]
+    assert locks == []
