@@ -46,7 +46,9 @@ def demo(
         project = find_demo(folder) or make_demo(folder, tasks=tasks, fast=fast)
         script = load_scenario(project.scenario)
         environ = _environment()
-        with Simulator(script, pace=(FAST_PACE if fast else 1.0) / script.pace) as simulator:
+        pace = (FAST_PACE if fast else 1.0) / script.pace
+        # The service remembers its batches when the demo is killed, as a real one would.
+        with Simulator(script, pace=pace, batch_file=folder / "batches.jsonl") as simulator:
             overrides = {
                 "llm.base_url": simulator.url,
                 "run.max_concurrency": max_concurrency,
