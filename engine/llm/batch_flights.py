@@ -103,7 +103,7 @@ class Flights:
 
     @property
     def in_motion(self) -> tuple[str, ...]:
-        """The ids of the batches that are followed now."""
+        """The ids of the batches that are on their way."""
         return tuple(self._nudges)
 
     async def create(self, manifest: Manifest, requests: Mapping[str, ModelRequest]) -> Manifest:
@@ -112,6 +112,7 @@ class Flights:
         Raises the LLMError with which the service refused it, or the last one when the retries are used up.
         """
         retries = Retries(self._retry, monotonic=self._monotonic, jitter=self._jitter)
+        told = False
         async with self._creating:
             await self._hooks.creating(manifest)
             while True:
@@ -125,6 +126,9 @@ class Flights:
                     wait = retries.wait_after(error, _asked(error))
                     if wait is None:
                         raise
+                    if not told:
+                        told = True
+                        self._hooks.notice(f"a batch cannot be created and is tried again: {error}")
                     await asyncio.sleep(wait)
                 else:
                     return await self._submitted(manifest, state)
@@ -143,7 +147,7 @@ class Flights:
         """
         batch = manifest.batch
         self._claimed.add(batch)
-        nudge = self._nudges[batch] = asyncio.Event()
+        nudge = self._nudges.setdefault(batch, asyncio.Event())
         seen: set[str] = set()
         succeeded = 0
 
@@ -220,6 +224,7 @@ class Flights:
 
     async def _submitted(self, manifest: Manifest, state: BatchState) -> Manifest:
         self._claimed.add(state.id)
+        self._nudges[state.id] = asyncio.Event()
         manifest = msgspec.structs.replace(manifest, batch=state.id)
         await self._hooks.submitted(manifest)
         return manifest

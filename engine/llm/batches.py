@@ -16,62 +16,26 @@ batches, every request goes singly, and that is said once.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
-import re
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from engine.batching import Batcher
 from engine.errors import BatchItemError, LLMError, TaskyardError
 from engine.figures import QueueFigures
-from engine.llm.batch_calls import MAX_BYTES, MAX_ITEMS, BatchCalls, ItemFailure, ItemResult
+from engine.llm.batch_calls import MAX_ITEMS, BatchCalls, ItemFailure, ItemResult
 from engine.llm.batch_flights import BatchHooks, Flights, Manifest, PollPolicy
-from engine.llm.budget import Hold
+from engine.llm.batch_items import BatchStats, Item, custom_id_of, loads_of
 from engine.llm.client import ModelClient, OnFailure
 from engine.llm.messages import ModelAnswer, ModelRequest
 from engine.llm.retries import RetryPolicy
 
-
-class BatchStats(msgspec.Struct, frozen=True):
-    """What batching did so far. `singles` are requests that had to go singly after all."""
-
-    requests: int = 0
-    batches: int = 0
-    answered: int = 0
-    failed: int = 0
-    singles: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    """From each batch's creation to its last result, summed."""
-
-    @property
-    def average(self) -> float:
-        """Requests in a batch."""
-        return self.requests / self.batches if self.batches else 0.0
-
-    @property
-    def calls_saved(self) -> int:
-        """Calls that were not needed because others carried their requests."""
-        return max(0, self.requests - self.batches - self.singles)
-
-
-@dataclass(slots=True, eq=False)
-class _Item:
-    """One request on its way. `request` is None as long as only an earlier process' manifest tells of it."""
-
-    custom_id: str
-    task_id: str
-    request: ModelRequest | None
-    future: asyncio.Future[ItemResult | TaskyardError]
-    hold: Hold | None = None
-    waiters: int = 0
-    queued: bool = False
-    stored: bool = False
+_NO_BATCHES = (404, 405, 501)
+"""What an endpoint that has no batches says to the attempt to make one."""
+_GRACE = 3.0  # seconds that a creation on its way may take when we close
 
 
 class LLMBatcher:
@@ -107,10 +71,10 @@ class LLMBatcher:
         )
         self._max_size = min(max_size, MAX_ITEMS)
         self._max_age = max_age
-        self._queue: Batcher[_Item] = Batcher(
+        self._queue: Batcher[Item] = Batcher(
             self._depart, max_size=self._max_size, max_age=max_age, clock=clock
         )
-        self._items: dict[str, _Item] = {}
+        self._items: dict[str, Item] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._unstored: dict[str, set[str]] = {}
@@ -230,7 +194,7 @@ class LLMBatcher:
         for item in list(self._items.values()):
             self._resolve(item, BatchItemError("the batch queue was closed", kind="canceled"))
 
-    async def _item_for(self, request: ModelRequest) -> _Item:
+    async def _item_for(self, request: ModelRequest) -> Item:
         """Give the item of this request: the one on its way already, or a new one in the queue."""
         custom_id = custom_id_of(request)
         request = request.with_cache_ttl("1h")  # a batch may take longer than five minutes
@@ -251,7 +215,7 @@ class LLMBatcher:
             self._enqueue(item)
             return item
 
-    async def _wait(self, item: _Item) -> ItemResult | TaskyardError:
+    async def _wait(self, item: Item) -> ItemResult | TaskyardError:
         item.waiters += 1
         try:
             outcome = await asyncio.shield(item.future)
@@ -264,17 +228,17 @@ class LLMBatcher:
         self._items.pop(item.custom_id, None)
         return outcome
 
-    def _new_item(self, custom_id: str, task_id: str, request: ModelRequest | None = None) -> _Item:
-        return _Item(custom_id, task_id, request, asyncio.get_running_loop().create_future())
+    def _new_item(self, custom_id: str, task_id: str, request: ModelRequest | None = None) -> Item:
+        return Item(custom_id, task_id, request, asyncio.get_running_loop().create_future())
 
-    def _enqueue(self, item: _Item) -> None:
+    def _enqueue(self, item: Item) -> None:
         assert item.request is not None
         item.queued = True
         self._queue.add(item, group=(item.request.role, item.request.model))
 
-    async def _depart(self, items: Sequence[_Item]) -> None:
+    async def _depart(self, items: Sequence[Item]) -> None:
         """Send one group of queued items, in as many batches as the service's limits need."""
-        for load in _loads([item for item in items if not item.future.done()]):
+        for load in loads_of([item for item in items if not item.future.done()]):
             for item in load:
                 item.queued = False
             sending = asyncio.get_running_loop().create_task(self._send(load))
@@ -282,7 +246,7 @@ class LLMBatcher:
             sending.add_done_callback(self._sending.discard)
             await sending
 
-    async def _send(self, items: Sequence[_Item]) -> None:
+    async def _send(self, items: Sequence[Item]) -> None:
         requests = {item.custom_id: item.request for item in items if item.request is not None}
         first = next(iter(requests.values()))
         manifest = Manifest(
@@ -368,7 +332,7 @@ class LLMBatcher:
         else:
             self._count(failed=1)
 
-    def _resolve(self, item: _Item, outcome: ItemResult | TaskyardError) -> None:
+    def _resolve(self, item: Item, outcome: ItemResult | TaskyardError) -> None:
         if item.future.done():
             return
         item.queued = False
@@ -396,29 +360,3 @@ class LLMBatcher:
         self._stats = msgspec.structs.replace(
             self._stats, **{name: getattr(self._stats, name) + value for name, value in more.items()}
         )
-
-
-_NO_BATCHES = (404, 405, 501)
-_GRACE = 3.0
-
-
-def custom_id_of(request: ModelRequest) -> str:
-    """Give the id a request travels under: its task, to be read, and the digest of all that changes its answer."""
-    canonical = msgspec.json.encode(request.digest_input(), order="sorted")
-    task = re.sub(r"[^a-zA-Z0-9_-]", "-", request.task_id)[:20]
-    return f"{task}_{hashlib.sha256(canonical).hexdigest()[:40]}"
-
-
-def _loads(items: Sequence[_Item]) -> list[list[_Item]]:
-    """Split items so that no load passes what one batch may hold."""
-    loads: list[list[_Item]] = []
-    size = MAX_BYTES + 1
-    for item in items:
-        assert item.request is not None
-        bytes_ = len(msgspec.json.encode(item.request.params()))
-        if size + bytes_ > MAX_BYTES or len(loads[-1]) >= MAX_ITEMS:
-            loads.append([])
-            size = 0
-        loads[-1].append(item)
-        size += bytes_
-    return loads

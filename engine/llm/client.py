@@ -73,9 +73,9 @@ class Deadlines:
 class ModelClient:
     """Calls models at one endpoint, within the limits and the budget that all tasks share.
 
-    `base_url` None means the SDK's own rules (ANTHROPIC_BASE_URL, a profile, the public service). `api_key` None lets
-    the SDK look for other credentials; an endpoint on this machine needs none. `notice` is told, in words for a person,
-    when a shared prompt prefix stops being read from the service's cache.
+    `base_url` None means the SDK's own rules (ANTHROPIC_BASE_URL, a profile, the public service). Without an `api_key`,
+    ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or a profile of the SDK serves; an endpoint on this machine needs none.
+    `notice` is told, in words for a person, when a shared prompt prefix stops being read from the service's cache.
     """
 
     def __init__(
@@ -95,19 +95,22 @@ class ModelClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.endpoint = (base_url or environ.get("ANTHROPIC_BASE_URL") or _PUBLIC).rstrip("/")
+        base_url = base_url or environ.get("ANTHROPIC_BASE_URL")
+        if (
+            base_url is not None
+        ):  # the SDK appends /v1 by itself, and many addresses are handed around with it
+            base_url = base_url.rstrip("/").removesuffix("/v1")
+        self.endpoint = base_url or _PUBLIC
         # The port of a server on this machine is chance: what it answers does not hang on it.
         self.endpoint_key = "loopback" if is_loopback(self.endpoint) else self.endpoint
         self.limiters = limiters or Limiters()
         self.money = Money(prices or load_prices(), budget or Budget(), self.count_tokens)
-        self._base_url = base_url or environ.get("ANTHROPIC_BASE_URL")
+        self._base_url = base_url
         self._local = self.endpoint_key == "loopback"
-        self._key = (api_key or "").strip() or (_NO_KEY if self._local else None)
-        self._secrets = tuple(
-            secret
-            for secret in (self._key, environ.get("ANTHROPIC_API_KEY"), environ.get("ANTHROPIC_AUTH_TOKEN"))
-            if secret and secret != _NO_KEY
-        )
+        given = (api_key or "").strip() or environ.get("ANTHROPIC_API_KEY", "").strip()
+        self._token = "" if given else environ.get("ANTHROPIC_AUTH_TOKEN", "").strip()
+        self._key = given or (_NO_KEY if self._local and not self._token else "")
+        self._secrets = (given, environ.get("ANTHROPIC_API_KEY", ""), environ.get("ANTHROPIC_AUTH_TOKEN", ""))
         self._watch = PrefixWatch(notice)
         self._leader = leader or PrefixLeader(monotonic=monotonic)
         self._deadlines = deadlines or Deadlines()
@@ -279,7 +282,8 @@ class ModelClient:
             # A proxy for the outside world must not get to see (and cannot answer) what is for this machine.
             http_client = anthropic.DefaultAsyncHttpxClient(trust_env=False) if self._local else None
             return anthropic.AsyncAnthropic(
-                api_key=self._key,
+                api_key=self._key or None,
+                auth_token=self._token or None,
                 base_url=self._base_url,
                 max_retries=0,
                 timeout=anthropic.Timeout(limits.idle, connect=limits.connect),

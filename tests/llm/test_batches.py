@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from engine.errors import BatchItemError, BudgetReachedError, LLMError
-from engine.llm import batches as batches_module
+from engine.llm import batch_items
 from engine.llm.batch_calls import BatchCalls, BatchState
 from engine.llm.batch_flights import Manifest, PollPolicy
-from engine.llm.batches import LLMBatcher, custom_id_of
+from engine.llm.batch_items import custom_id_of
+from engine.llm.batches import LLMBatcher
 from engine.llm.budget import Budget
 from engine.llm.client import ModelClient
 from engine.llm.messages import ModelAnswer, ModelRequest
@@ -404,6 +405,30 @@ async def test_closing_with_cancel_ends_the_batches_at_the_service(
     assert state.status in ("canceling", "ended")
 
 
+async def test_a_batch_that_is_created_while_we_close_is_cancelled_too(
+    simulate: Simulate, batch: Any, journal: Journal
+) -> None:
+    simulator = simulate(scenario(seconds=60.0), pace=1.0)
+    batcher = batch(simulator)
+    created, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_disk() -> None:
+        created.set()
+        await go_on.wait()
+
+    journal.before_submitted = slow_disk
+    waiting = asyncio.create_task(batcher.submit(request("T1")))
+    await created.wait()
+    closing = asyncio.create_task(batcher.close(cancel=True))
+    await asyncio.sleep(0)
+    go_on.set()
+    async with asyncio.timeout(5):
+        await closing
+    with pytest.raises(BatchItemError):
+        await waiting
+    assert simulator.stats().requests["POST /v1/messages/batches/{id}/cancel"] == 1
+
+
 async def test_closing_without_cancel_leaves_the_batch_for_the_next_process(
     simulate: Simulate, batch: Any, journal: Journal
 ) -> None:
@@ -452,7 +477,7 @@ async def test_a_load_too_large_for_one_batch_is_split(
     simulate: Simulate, batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulator = simulate(scenario())
-    monkeypatch.setattr(batches_module, "MAX_BYTES", 3_000)
+    monkeypatch.setattr(batch_items, "MAX_BYTES", 3_000)
     batcher = batch(simulator)
     big = [request(f"T{n}", text="x" * 1_000) for n in range(5)]
     answers = await asyncio.gather(*(batcher.submit(r) for r in big))

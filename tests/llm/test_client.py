@@ -487,6 +487,28 @@ async def test_without_a_key_the_error_says_what_to_set(
             await client.check()
 
 
+@pytest.mark.parametrize(
+    ("environ", "header"),
+    [
+        ({"ANTHROPIC_API_KEY": " key-of-the-environment\n"}, "Bearer key-of-the-environment"),
+        ({"ANTHROPIC_AUTH_TOKEN": "token-of-a-gateway"}, "Bearer token-of-a-gateway"),
+    ],
+)
+async def test_a_gateway_on_this_machine_gets_the_credentials_of_the_environment(
+    environ: dict[str, str], header: str
+) -> None:
+    async with RawServer() as server:
+        server.answers(sse("hello"))
+        async with ModelClient(server.url, None, environ=environ) as client:
+            await client.call(request())
+        assert server.authorizations == [header]
+
+
+async def test_an_address_that_ends_in_v1_already_is_understood(simulate: Simulate) -> None:
+    async with ModelClient(f"{simulate().url}/v1/", None, environ={}) as client:
+        assert (await client.call(request())).stop_reason == "end_turn"
+
+
 async def test_a_server_on_this_machine_needs_no_key(simulate: Simulate) -> None:
     async with ModelClient(simulate().url, None, environ={}) as client:
         assert (await client.call(request())).stop_reason == "end_turn"
