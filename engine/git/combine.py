@@ -7,50 +7,75 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from engine.errors import GitError, MergeConflictError
+from engine.git.checkout import check_out
+from engine.git.registry import add_detached
 from engine.git.repository import Repository
 
 
 class Combiner:
-    """Merges commits by `merge-tree`; before git 2.38 in a worktree of its own."""
+    """Merges commits by `merge-tree`; with git before 2.38 in a worktree of its own, the folder `scratch`."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, scratch: Path, *, in_worktree: bool = False) -> None:
         self._repository = repository
+        self._scratch = scratch
+        self._in_worktree = in_worktree
+        self._signing: tuple[str, ...] | None = None
 
     async def merge(self, ours: str, theirs: str, message: str) -> str:
-        """Give a commit that merges `theirs` into `ours`, or `theirs` itself where `ours` is part of it.
+        """Give a commit that merges `theirs` into `ours`. Raises MergeConflictError with the paths, or GitError."""
+        return await self.commit(await self.merge_tree(ours, theirs), (ours, theirs), message)
 
-        Raises MergeConflictError with the paths, GitError for anything else.
-        """
+    async def merge_tree(self, ours: str, theirs: str) -> str:
+        """Give the tree of that merge, without a commit. Raises MergeConflictError with the paths, or GitError."""
+        if self._in_worktree:
+            return await self._merge_in_worktree(ours, theirs)
         result = await self._repository.run(
             "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs, check=False
         )
         fields = result.stdout.split("\0")
-        tree = fields[0]
         # Status 1 also means a bad name: it is a conflict only when a tree comes first.
-        if result.status == 1 and len(tree) in (40, 64):
-            paths = tuple(dict.fromkeys(path for path in fields[1:] if path))
-            raise MergeConflictError(f"conflict in {', '.join(paths)}", paths)
+        if result.status == 1 and len(fields[0]) in (40, 64):
+            raise _conflict(fields[1:])
         if result.status != 0:
             raise GitError(
                 f"git merge-tree failed: {result.stderr.strip() or result.status}",
-                "git 2.38 or newer is needed",
                 status=result.status,
                 stderr=result.stderr,
             )
-        return await self.commit(tree, (ours, theirs), message)
+        return fields[0].strip()
+
+    async def _merge_in_worktree(self, ours: str, theirs: str) -> str:
+        run, scratch = self._repository.run, self._scratch
+        await add_detached(self._repository, scratch, ours)
+        await check_out(self._repository, scratch, ours, keep_ignored=False)
+        merged = await run(
+            "merge", "--quiet", "--no-ff", "--no-commit", "--no-verify", theirs, cwd=scratch, check=False
+        )
+        if merged.status != 0:
+            unmerged = await run("diff", "--name-only", "--diff-filter=U", "-z", cwd=scratch)
+            if unmerged.stdout:
+                raise _conflict(unmerged.stdout.split("\0"))
+            raise GitError(
+                f"git merge failed: {merged.stderr.strip()}", status=merged.status, stderr=merged.stderr
+            )
+        return await self._repository.line("write-tree", cwd=scratch)
 
     async def commit(self, tree: str, parents: Sequence[str], message: str) -> str:
-        """Make a commit object. The identity is the user's own."""
+        """Make a commit object, signed if the user signs theirs. The identity is the user's own."""
+        if self._signing is None:
+            asked = await self._repository.run("config", "--type=bool", "commit.gpgSign", check=False)
+            self._signing = ("-S",) if asked.stdout.strip() == "true" else ()
         flags = [flag for parent in parents for flag in ("-p", parent)]
         result = await self._repository.run(
-            "commit-tree", *flags, "-F", "-", tree, input=message.encode("utf-8", "surrogateescape")
-        )
+            "commit-tree", *self._signing, *flags, "-F", "-", tree,
+            input=message.encode("utf-8", "surrogateescape"),
+        )  # fmt: skip
         return result.stdout.strip()
 
     async def with_file(self, commit: str, path: str, change: Callable[[bytes], bytes], message: str) -> str:
         """Give a child of `commit` in which one file's bytes are changed; `commit` itself when nothing changes."""
         run = self._repository.run
-        entry = (await run("ls-tree", "-z", commit, "--", f":(literal){path}", check=False)).stdout
+        entry = (await run("ls-tree", "-z", commit, "--", f":(top,literal){path}", check=False)).stdout
         if not entry:
             return commit
         mode, _, rest = entry.partition(" ")
@@ -67,6 +92,11 @@ class Combiner:
             await run("update-index", "--cacheinfo", f"{mode},{written.stdout.strip()},{path}", env=env)
             tree = (await run("write-tree", env=env)).stdout.strip()
         return await self.commit(tree, (commit,), message)
+
+
+def _conflict(paths: Sequence[str]) -> MergeConflictError:
+    found = tuple(dict.fromkeys(path for path in paths if path))
+    return MergeConflictError(f"conflict in {', '.join(found)}", found)
 
 
 def with_trailers(message: str, trailers: Mapping[str, str]) -> str:

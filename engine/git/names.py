@@ -18,8 +18,8 @@ def slug(task_id: str) -> str:
     legal = _PLAIN.fullmatch(task_id) and ".." not in task_id and not task_id.endswith((".", ".lock"))
     if legal and (task_id == task_id.lower() or re.fullmatch(r"[A-Z]+[0-9._-]*[0-9]", task_id)):
         return task_id
-    text = re.sub(r"[^a-z0-9._-]+", "-", unicodedata.normalize("NFC", task_id).lower()).strip("-.")
-    text = re.sub(r"\.\.+", ".", text)[:60].rstrip("-.")
+    text = re.sub(r"[^a-z0-9._-]+", "-", unicodedata.normalize("NFC", task_id).lower()).strip("-._")
+    text = re.sub(r"\.\.+", ".", text)[:60].rstrip("-._")
     return f"{text or 'task'}-{hashlib.sha256(task_id.encode()).hexdigest()[:8]}"
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
@@ -40,6 +41,21 @@ async def registered(repository: Repository) -> tuple[Registered, ...]:
 async def checked_out_at(repository: Repository, ref: str) -> Path | None:
     """Give the folder that a branch (by its full name) is checked out in, if any; such a branch is never moved."""
     return next((each.path for each in await registered(repository) if each.branch == ref), None)
+
+
+def registering(repository: Repository) -> AbstractAsyncContextManager[None]:
+    """Hold the lock for changes to the list: parallel `worktree add` fails in git itself, and leaves things behind."""
+    return file_lock(repository.common_dir / "taskyard" / "worktrees.lock")
+
+
+async def add_detached(repository: Repository, path: Path, commit: str) -> None:
+    """Have a worktree without a branch at `path`, not checked out yet; one that is there already is used."""
+    if (await repository.run("rev-parse", "--git-dir", cwd=path, check=False)).status == 0:
+        return
+    async with registering(repository):
+        await repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        await repository.run("worktree", "add", "--quiet", "--no-checkout", "--detach", str(path), commit)
 
 
 @contextlib.asynccontextmanager

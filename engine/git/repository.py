@@ -224,7 +224,7 @@ class _Child:
         from git import Git, GitCommandNotFound
 
         # GitPython lays our environment over the process's own, and cannot take a name away from it.
-        leaked = [name for name in os.environ if _points_elsewhere(name)]
+        leaked = [name for name in os.environ if _points_elsewhere(name) and name not in self._environment]
         away = ["env", *(word for name in leaked for word in ("-u", name))] if leaked else []
         with self._lock:
             if self._ended:

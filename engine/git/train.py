@@ -1,8 +1,8 @@
 """The train: many verified branches, one merge, one verification of the combination, one push.
 
-State lies in refs: `refs/taskyard/queue/<task>` from the moment a commit is ready to land,
-`refs/taskyard/landed/<task>` once it is an ancestor of the fetched target. A crash between any two steps loses nothing
-and lands nothing twice: what has landed is asked of the target, never remembered.
+State lies in refs: `refs/taskyard/queue/<target>/<task>` from the moment a commit is ready to land,
+`refs/taskyard/landed/<target>/<task>` once it is an ancestor of the fetched target. A crash between any two steps loses
+nothing and lands nothing twice: what has landed is asked of the target, never remembered.
 """
 
 from __future__ import annotations
@@ -12,79 +12,28 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from engine.errors import MergeConflictError, PushRejectedError
+from engine.git.cargo import Cargo, Checked, Landed, OnStep, Returned, TrainResult, Verify
 from engine.git.combine import Combiner, with_trailers
+from engine.git.coupling import Chain, Coupler
+from engine.git.inspection import Inspector, red_member
 from engine.git.names import slug
+from engine.git.registry import checked_out_at, file_lock
 from engine.git.repository import Repository
-from engine.git.search import first_bad
-from engine.git.upstream import ZERO, Upstream
+from engine.git.upstream import Upstream
 from engine.model import BoardStatus
 
-QUEUE = "refs/taskyard/queue"
-LANDED = "refs/taskyard/landed"
-CURRENT = "refs/taskyard/train/current"
+__all__ = ["Cargo", "Checked", "Landed", "Returned", "Train", "TrainResult"]
+
 PUSHES = 6
-
-
-class Cargo(msgspec.Struct, frozen=True):
-    """One verified commit. `command` is what verified it; `paths` are the files it touches."""
-
-    task_id: str
-    scope: str
-    commit: str
-    command: str
-    paths: tuple[str, ...] = ()
-
-
-class Landed(msgspec.Struct, frozen=True):
-    """The task's commit is in the target."""
-
-    task_id: str
-    commit: str
-
-
-class Returned(msgspec.Struct, frozen=True):
-    """The task's commit clashes; `feedback` is for its Implementer, `other` the task it clashes with (if known)."""
-
-    task_id: str
-    reason: str
-    feedback: str
-    other: str = ""
-    paths: tuple[str, ...] = ()
-
-
-class TrainResult(msgspec.Struct, frozen=True):
-    """How a train ended. `problem` says why the rest stays queued, or is empty; `tip` is the target's tip."""
-
-    landed: tuple[Landed, ...] = ()
-    returned: tuple[Returned, ...] = ()
-    pushed: bool = False
-    tip: str = ""
-    problem: str = ""
-    verifications: int = 0
-
-
-class Checked(msgspec.Struct, frozen=True):
-    """How the combined tree's verification ended; `output` is for a person or a model."""
-
-    passed: bool
-    reason: str = ""
-    output: str = ""
-
-
-Verify = Callable[[Path, Sequence[str]], Awaitable[Checked]]
-"""Run the commands in the folder, one after the other."""
-
-OnStep = Callable[[str, str], None]
-"""Told each stage (combine, verify, bisect, push) with a few words."""
+FIRST_WAIT = 0.2
 
 
 class Train:
     """Lands cargo on one target. `tree` is the folder of its lasting worktree, `board` the board's path.
 
-    `set_statuses` changes the board's bytes; `sleep` and `rng` serve the waits between refused pushes.
+    `set_statuses` changes the board's bytes; `check` verifies combined trees (empty: the members' own commands);
+    `sleep` and `rng` serve the waits between refused pushes. `merge_tree` False is for git before 2.38.
     """
 
     def __init__(
@@ -101,22 +50,27 @@ class Train:
         check: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
+        merge_tree: bool = True,
     ) -> None:
+        scratch = tree.with_name(f"{tree.name}-merge")
         self._repository = repository
         self._upstream = upstream
-        self._combiner = Combiner(repository)
+        self._combiner = Combiner(repository, scratch, in_worktree=not merge_tree)
+        self._coupler = Coupler(repository, self._combiner, run)
+        self._inspector = Inspector(repository, tree, verify, check)
         self._base = base
         self._run = run
         self._board = board
-        self._tree = tree
-        self._verify = verify
         self._set_statuses = set_statuses
-        self._check = check
         self._sleep = sleep
         self._rng = rng or random.Random()
-        self._verdicts: dict[tuple[str, str], Checked] = {}
-        self._verifications = 0
+        self._onto_of: dict[str, str] = {}
         self._landed_paths: dict[str, tuple[str, ...]] = {}
+        name = slug(upstream.target)
+        self._queue = f"refs/taskyard/queue/{name}"
+        self._landed = f"refs/taskyard/landed/{name}"
+        self._current = f"refs/taskyard/train/{name}"
+        self._lock = repository.common_dir / "taskyard" / f"train-{name}.lock"
         self.tip = base
 
     @property
@@ -124,21 +78,26 @@ class Train:
         """The branch that work lands on."""
         return self._upstream.target
 
+    @property
+    def landed_paths(self) -> Mapping[str, tuple[str, ...]]:
+        """The files that each task landed by this train touched."""
+        return self._landed_paths
+
     async def start(self) -> tuple[Landed, ...]:
         """Find the tip that work begins from, and give what earlier runs queued and has landed since."""
-        upstream = await self._fetch()
+        upstream = await self._upstream.fetch()
         self.tip = await self._onto(upstream)
-        return await self._settle(upstream)
+        return await self._settle(upstream) if upstream is not None else ()
 
     async def queue(self, task_id: str, commit: str) -> None:
         """Keep the commit for landing; it takes the place of what the task had queued before."""
-        ref = f"{QUEUE}/{slug(task_id)}"
+        ref = f"{self._queue}/{slug(task_id)}"
         before = await self._repository.commit_of(ref)
-        await self._repository.run("update-ref", ref, commit, before or ZERO)
+        await self._repository.run("update-ref", ref, commit, before or "")
 
     async def known_green(self, commit: str, command: str) -> None:
         """Remember that the command passed over this commit's tree, so that it is not run there again."""
-        self._verdicts[(await self._repository.tree_of(commit), command)] = Checked(True)
+        await self._inspector.known_green(commit, command)
 
     async def land(
         self,
@@ -149,268 +108,190 @@ class Train:
     ) -> TrainResult:
         """Land what can land by one push, and give back what cannot. `also` are further states for the board.
 
-        Never raises for what the remote says: that becomes `problem`, and the cargo stays queued.
+        Never raises for what the remote says: that becomes `problem`, and the cargo stays queued. Trains of several
+        processes to one target go one after the other.
         """
-        tell = on_step or (lambda stage, detail: None)
-        self._verifications = 0
-        left = list(cargo)
-        returned: list[Returned] = []
-        wait = 0.2
-        for attempt in range(1, PUSHES + 1):
-            try:
-                upstream = await self._fetch()
-                onto = await self._onto(upstream)
-                tell("combine", f"{len(left)} branches")
-                chain = await self._combine(onto, left, returned)
-                chain = await self._drop_red(onto, chain, returned, tell)
-                left = [member for member, _ in chain]
-                tip = await self._mark(chain[-1][1] if chain else onto, left, also or {})
-                if tip == upstream or (not left and tip == onto):
-                    return self._result((), returned, tip=self.tip)
-                await self._repository.run("update-ref", CURRENT, tip)
-                tell("push", f"to {self._upstream.target}")
-                await self._upstream.push(tip, expected=upstream)
-            except PushRejectedError as error:
-                landed = await self._ask(left) if error.kind == "unknown" else None
-                if landed is not None:
-                    return self._result(landed, returned, pushed=True, tip=self.tip)
-                if error.kind in ("moved", "locked", "unknown") and attempt < PUSHES:
-                    tell("push", f"{error.message}; again in {wait:.1f} s")
-                    await self._sleep(wait * (0.5 + self._rng.random()))
-                    wait *= 2
-                    continue
-                return self._result((), returned, tip=self.tip, problem=str(error))
-            self.tip = await self._fetch() or tip
-            landed = tuple(Landed(member.task_id, member.commit) for member in left)
-            await self._record(landed)
-            self._remember_paths(left)
-            return self._result(landed, returned, pushed=True, tip=self.tip)
-        raise AssertionError("the last attempt returns")
+        async with file_lock(self._lock):
+            return await _Journey(self, cargo, also or {}, on_step or (lambda stage, detail: None)).go()
 
-    # Combining
-
-    async def _fetch(self) -> str | None:
-        return await self._upstream.fetch()
+    # Refs
 
     async def _onto(self, upstream: str | None) -> str:
-        """Give the commit to build on: the target with the run's base in it."""
+        """Give the commit to build on: the target with the run's base in it, the same each time for the same target."""
         if upstream is None:
             return self._base
+        if upstream not in self._onto_of:
+            self._onto_of[upstream] = await self._with_base(upstream)
+        return self._onto_of[upstream]
+
+    async def _with_base(self, upstream: str) -> str:
         if await self._repository.is_ancestor(self._base, upstream):
             return upstream
         if await self._repository.is_ancestor(upstream, self._base):
             return self._base
-        message = with_trailers(
-            f"Merge {self._base[:10]} into {self._upstream.target}", {"Taskyard-Run": self._run}
-        )
+        message = with_trailers(f"Merge {self._base[:10]} into {self.target}", {"Taskyard-Run": self._run})
         try:
             return await self._combiner.merge(upstream, self._base, message)
         except MergeConflictError as error:
             raise PushRejectedError(
-                f"{self._upstream.target} and your branch have diverged: {error.message}",
-                f"merge {self._upstream.target} into your branch, then run again",
+                f"{self.target} and your branch have diverged: {error.message}",
+                f"merge {self.target} into your branch, then run again",
                 kind="diverged",
             ) from error
 
-    async def _combine(
-        self, onto: str, cargo: Sequence[Cargo], returned: list[Returned]
-    ) -> list[tuple[Cargo, str]]:
-        """Merge one after the other; return a later one that conflicts. Gives each with the tip after it."""
-        chain: list[tuple[Cargo, str]] = []
-        tip = onto
-        for member in cargo:
-            message = with_trailers(
-                f"Land {member.task_id}: {member.scope}"[:200],
-                {"Taskyard-Task": member.task_id, "Taskyard-Run": self._run},
-            )
-            try:
-                tip = await self._combiner.merge(tip, member.commit, message)
-            except MergeConflictError as error:
-                returned.append(await self._conflicting(member, error.paths, chain, onto))
-            else:
-                chain.append((member, tip))
-        return chain
-
-    async def _conflicting(
-        self, member: Cargo, paths: tuple[str, ...], chain: Sequence[tuple[Cargo, str]], onto: str
-    ) -> Returned:
-        touched = set(paths)
-        other = next((m.task_id for m, _ in reversed(chain) if touched.intersection(m.paths)), "")
-        other = other or await self._who_landed(paths, onto)
-        by = other or "what has landed meanwhile"
-        where = ", ".join(paths)
-        return Returned(
-            member.task_id,
-            f"clashes with {by}: {where}",
-            f"Your change conflicts with {by} in {where}. You now work on a tree that already holds that change: "
-            "do your task again on top of it, and keep what it does.",
-            other,
-            paths,
-        )
-
-    async def _who_landed(self, paths: tuple[str, ...], onto: str) -> str:
-        """Name the task that last touched one of the paths, by the trailer of its commit."""
-        log = await self._repository.run(
-            "log",
-            "-1",
-            "--no-merges",
-            "--format=%(trailers:key=Taskyard-Task,valueonly)",
-            onto,
-            "--",
-            *(f":(literal){path}" for path in paths),
-            check=False,
-        )
-        return log.stdout.strip().split("\n")[0]
-
-    # Verifying
-
-    async def _drop_red(
-        self, onto: str, chain: list[tuple[Cargo, str]], returned: list[Returned], tell: OnStep
-    ) -> list[tuple[Cargo, str]]:
-        """Verify the combination; while it is red, find the first bad member, return it and build anew."""
-        while chain:
-            tell("verify", f"{len(chain)} together")
-            checked = await self._verified(chain)
-            if checked.passed:
-                return chain
-            # A flaky check must not send anybody back: once more before the search.
-            again = await self._verified(chain, anew=True)
-            if again.passed:
-                tell("verify", f"flaky: red once, then green ({checked.reason})")
-                return chain
-            known = chain
-
-            async def is_red(count: int, known: list[tuple[Cargo, str]] = known) -> bool:
-                tell("bisect", f"first {count} of {len(known)}")
-                return not (await self._verified(known[:count])).passed
-
-            bad = await first_bad(len(chain), is_red)
-            returned.append(self._red(chain, bad, again))
-            chain = await self._combine(onto, [m for m, _ in (*chain[:bad], *chain[bad + 1 :])], returned)
-        return chain
-
-    def _red(self, chain: Sequence[tuple[Cargo, str]], bad: int, checked: Checked) -> Returned:
-        member = chain[bad][0]
-        before = [m for m, _ in chain[:bad]]
-        near = [m.task_id for m in before if set(m.paths).intersection(member.paths)] or [
-            m.task_id for m in before
-        ]
-        others = ", ".join(near[-3:])
-        with_ = f" together with {others}" if others else " on the newest tip"
-        return Returned(
-            member.task_id,
-            f"breaks the check{with_}: {checked.reason}",
-            f"Your change passes alone, but{with_} the verification fails. You now work on a tree that holds those "
-            f"changes.\n\n{checked.output}",
-            near[-1] if near else "",
-        )
-
-    async def _verified(self, chain: Sequence[tuple[Cargo, str]], *, anew: bool = False) -> Checked:
-        """Verify the combination of the chain: by the check of the settings, else by its members' own commands."""
-        tip = chain[-1][1]
-        commands = (
-            (self._check,) if self._check else tuple(dict.fromkeys(member.command for member, _ in chain))
-        )
-        tree = await self._repository.tree_of(tip)
-        open_ = [c for c in commands if anew or (tree, c) not in self._verdicts]
-        known = [self._verdicts[tree, c] for c in commands if c not in open_]
-        red = next((checked for checked in known if not checked.passed), None)
-        if red is not None or not open_:
-            return red or Checked(True)
-        await self._checkout(tip)
-        self._verifications += 1
-        checked = await self._verify(self._tree, open_)
-        if checked.passed:
-            self._verdicts.update({(tree, c): checked for c in open_})
-        elif len(open_) == 1:
-            self._verdicts[tree, open_[0]] = checked
-        return checked
-
-    async def _checkout(self, commit: str) -> None:
-        """Bring the lasting worktree to a commit; what is ignored (dependencies, caches) stays for the next time."""
-        run = self._repository.run
-        known = (self._tree / ".git").exists() and (
-            await run("rev-parse", "--git-dir", cwd=self._tree, check=False)
-        ).status == 0
-        if not known:
-            await run("worktree", "remove", "-f", "-f", str(self._tree), check=False)
-            self._tree.parent.mkdir(parents=True, exist_ok=True)
-            await run("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self._tree), commit)
-        await run("checkout", "--quiet", "--force", "--detach", commit, cwd=self._tree)
-        await run("clean", "-ffdq", cwd=self._tree)
-
-    # Landing
-
-    async def _mark(self, tip: str, members: Sequence[Cargo], also: Mapping[str, BoardStatus]) -> str:
-        """Give a child of `tip` whose board tells the new states."""
-        states = {**also, **{member.task_id: BoardStatus.LANDED for member in members}}
-        if not states:
-            return tip
-        names = ", ".join(member.task_id for member in members)
-        title = f"Mark {names} as landed" if members else "Mark what failed"
-        message = with_trailers(title, {"Taskyard-Run": self._run})
-        return await self._combiner.with_file(
-            tip, self._board, lambda data: self._set_statuses(data, states), message
-        )
-
-    async def _ask(self, cargo: Sequence[Cargo]) -> tuple[Landed, ...] | None:
-        """After a push without an answer: give what landed by it, or None when it did not arrive."""
-        upstream = await self._fetch()
-        if (
-            upstream is None
-            or not cargo
-            or not await self._repository.is_ancestor(cargo[-1].commit, upstream)
-        ):
-            return None
-        self.tip = upstream
-        landed = tuple(Landed(member.task_id, member.commit) for member in cargo)
-        await self._record(landed)
-        self._remember_paths(cargo)
-        return landed
-
-    async def _settle(self, upstream: str | None) -> tuple[Landed, ...]:
+    async def _settle(self, upstream: str) -> tuple[Landed, ...]:
         """Give (and record) what is queued although the target already has it."""
-        if upstream is None:
-            return ()
-        listing = await self._repository.run("for-each-ref", "--format=%(objectname) %(refname)", f"{QUEUE}/")
+        listing = await self._repository.run(
+            "for-each-ref", f"--merged={upstream}", "--format=%(objectname) %(refname)", f"{self._queue}/"
+        )
         landed = []
         for line in listing.stdout.splitlines():
-            commit, _, _ = line.partition(" ")
-            if await self._repository.is_ancestor(commit, upstream):
-                task = await self._repository.line(
-                    "log", "-1", "--format=%(trailers:key=Taskyard-Task,valueonly)", commit
-                )
-                landed.append(Landed(task, commit))
+            commit = line.partition(" ")[0]
+            task = await self._repository.line(
+                "log", "-1", "--format=%(trailers:key=Taskyard-Task,valueonly)", commit
+            )
+            landed.append(Landed(task, commit))
         await self._record(landed)
         return tuple(landed)
 
     async def _record(self, landed: Sequence[Landed]) -> None:
         """Move refs from the queue to landed, all in one transaction."""
-        lines = []
+        if not landed:
+            return
+        listing = await self._repository.run(
+            "for-each-ref", "--format=%(objectname) %(refname)", f"{self._queue}/", self._current
+        )
+        queued = {ref: commit for commit, ref in (line.split(" ", 1) for line in listing.stdout.splitlines())}
+        lines = [f"delete {self._current}\n"] if self._current in queued else []
         for item in landed:
             name = slug(item.task_id)
-            lines.append(f"update {LANDED}/{name} {item.commit}\n")
-            if await self._repository.commit_of(f"{QUEUE}/{name}") == item.commit:
-                lines.append(f"delete {QUEUE}/{name} {item.commit}\n")
-        if lines:
-            await self._repository.run("update-ref", "--stdin", input="".join(lines).encode())
+            lines.append(f"update {self._landed}/{name} {item.commit}\n")
+            if queued.get(f"{self._queue}/{name}") == item.commit:
+                lines.append(f"delete {self._queue}/{name} {item.commit}\n")
+        await self._repository.run("update-ref", "--stdin", input="".join(lines).encode())
 
-    def _remember_paths(self, members: Sequence[Cargo]) -> None:
-        for member in members:
-            self._landed_paths[member.task_id] = member.paths
 
-    @property
-    def landed_paths(self) -> Mapping[str, tuple[str, ...]]:
-        """The files that each task landed by this train touched."""
-        return self._landed_paths
+class _Journey:
+    """One call of `Train.land`."""
+
+    def __init__(
+        self, train: Train, cargo: Sequence[Cargo], also: Mapping[str, BoardStatus], tell: OnStep
+    ) -> None:
+        self._train = train
+        self._repository = train._repository
+        self._upstream = train._upstream
+        self._also = also
+        self._tell = tell
+        self._left = tuple(cargo)
+        self._already: tuple[Cargo, ...] = ()
+        self._returned: list[Returned] = []
+        self._before = train._inspector.verifications
+
+    async def go(self) -> TrainResult:
+        """Try until the remote takes it, says a final no, or has said `moved` too often."""
+        wait = FIRST_WAIT
+        for more in reversed(range(PUSHES)):
+            tip = ""
+            try:
+                upstream = await self._upstream.fetch()
+                tip = await self._build(upstream)
+                if not tip:
+                    return await self._arrived(pushed=False)
+                self._tell("push", f"{self._train.target} to {tip[:10]}")
+                await self._upstream.push(tip, expected=upstream)
+                return await self._arrived(pushed=True, tip=tip)
+            except PushRejectedError as error:
+                if error.kind == "unknown" and tip and await self._did_arrive(tip):
+                    return await self._arrived(pushed=True, tip=tip)
+                if error.kind not in ("moved", "locked", "unknown") or not more:
+                    return self._result(problem=str(error))
+                self._tell("push", f"{error.message}; again in {wait:.1f} s")
+            # Apart from others that were refused at the same moment.
+            await self._train._sleep(wait * (0.5 + self._train._rng.random()))
+            wait *= 2
+        raise AssertionError("the last try returns")
+
+    async def _build(self, upstream: str | None) -> str:
+        """Make the commit to push; empty when there is nothing to push. What cannot land goes to `returned`."""
+        train = self._train
+        onto = await train._onto(upstream)
+        self._tell("combine", f"{len(self._left)} branches")
+        chain = await self._couple(Chain(onto), self._left)
+        while (found := await train._inspector.first_red(chain, self._tell)) is not None:
+            bad, checked = found
+            self._give_back([red_member(chain, bad, checked)])
+            # What stands before the bad member is merged, and known to be green.
+            chain = await self._couple(chain.first(bad), chain.cargo[bad + 1 :])
+        self._left = chain.cargo
+        tip = await self._mark(chain.tip)
+        if tip == upstream or (not self._left and tip == onto):
+            return ""
+        await self._repository.run("update-ref", train._current, tip)
+        return tip
+
+    async def _couple(self, chain: Chain, cargo: Sequence[Cargo]) -> Chain:
+        coupled = await self._train._coupler.couple(chain, cargo)
+        self._give_back(coupled.returned)
+        self._already += coupled.already
+        return coupled.chain
+
+    def _give_back(self, returned: Sequence[Returned]) -> None:
+        for item in returned:
+            self._tell("conflict", f"{item.task_id} {item.reason}")
+            self._returned.append(item)
+
+    async def _mark(self, tip: str) -> str:
+        """Give a child of `tip` whose board tells the new states."""
+        landing = (*self._already, *self._left)
+        states = {**self._also, **{member.task_id: BoardStatus.LANDED for member in landing}}
+        if not states:
+            return tip
+        names = ", ".join(member.task_id for member in self._left)
+        title = f"Mark {names} as landed" if names else "Bring the board up to date"
+        message = with_trailers(title, {"Taskyard-Run": self._train._run})
+        self._tell("board", names)
+        return await self._train._combiner.with_file(
+            tip, self._train._board, lambda data: self._train._set_statuses(data, states), message
+        )
+
+    async def _did_arrive(self, tip: str) -> bool:
+        """After a push without an answer: ask the target."""
+        try:
+            upstream = await self._upstream.fetch()
+        except PushRejectedError:
+            return False
+        return upstream is not None and await self._repository.is_ancestor(tip, upstream)
+
+    async def _arrived(self, *, pushed: bool, tip: str = "") -> TrainResult:
+        """Prove by the fetched target what has landed, and record it."""
+        train = self._train
+        try:
+            upstream = await self._upstream.fetch()
+        except PushRejectedError:
+            upstream = tip or None  # The remote took the push, and has gone since.
+        if pushed and (upstream is None or not await self._repository.is_ancestor(tip, upstream)):
+            return self._result(
+                problem=f"{train.target} was moved back after the push: somebody forced it, so nothing counts as landed"
+            )
+        cargo = (*self._already, *(self._left if pushed else ()))
+        landed = tuple(Landed(member.task_id, member.commit) for member in cargo)
+        await train._record(landed)
+        if upstream is not None:
+            train.tip = await train._onto(upstream)
+        train._landed_paths.update({member.task_id: member.paths for member in cargo})
+        if landed:
+            self._tell("landed", ", ".join(item.task_id for item in landed))
+        notice = ""
+        place = await checked_out_at(self._repository, self._upstream.ref) if pushed else None
+        if place is not None:
+            notice = (
+                f"{len(landed)} landed on {train.target}, which is checked out in {place}: git pull there"
+            )
+        return self._result(landed, pushed=pushed, notice=notice)
 
     def _result(
-        self,
-        landed: tuple[Landed, ...],
-        returned: Sequence[Returned],
-        *,
-        pushed: bool = False,
-        tip: str = "",
-        problem: str = "",
+        self, landed: tuple[Landed, ...] = (), *, pushed: bool = False, problem: str = "", notice: str = ""
     ) -> TrainResult:
-        return TrainResult(landed, tuple(returned), pushed, tip, problem, self._verifications)
+        train = self._train
+        count = train._inspector.verifications - self._before
+        return TrainResult(landed, tuple(self._returned), pushed, train.tip, problem, count, notice)

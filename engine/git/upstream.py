@@ -6,9 +6,8 @@ import re
 
 from engine.errors import GitError, PushRejectedError
 from engine.git.names import slug
+from engine.git.registry import checked_out_at
 from engine.git.repository import Repository
-
-ZERO = "0" * 40
 
 
 class Upstream:
@@ -32,25 +31,13 @@ class Upstream:
         """
         if self.remote is None:
             return await self._repository.commit_of(self.ref)
-        asked = await self._repository.run(
-            "ls-remote", self.remote, self.ref, check=False, timeout=self._timeout
-        )
-        if asked.status != 0:
-            raise self._unreachable(asked.stderr)
-        if not asked.stdout.strip():
-            return None
         fetched = await self._repository.run(
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-auto-maintenance",
-            "--recurse-submodules=no",
-            self.remote,
-            f"+{self.ref}:{self._copy}",
-            check=False,
-            timeout=self._timeout,
-        )
+            "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance",
+            "--recurse-submodules=no", self.remote, f"+{self.ref}:{self._copy}",
+            check=False, timeout=self._timeout,
+        )  # fmt: skip
+        if "couldn't find remote ref" in fetched.stderr:
+            return None
         if fetched.status != 0:
             raise self._unreachable(fetched.stderr)
         return await self._repository.commit_of(self._copy)
@@ -61,7 +48,14 @@ class Upstream:
         Raises PushRejectedError; of kind unknown when nobody can say whether the remote took it: fetch, and ask.
         """
         if self.remote is None:
-            moved = await self._repository.run("update-ref", self.ref, tip, expected or ZERO, check=False)
+            place = await checked_out_at(self._repository, self.ref)
+            if place is not None:
+                raise PushRejectedError(
+                    f"{self.target} is checked out in {place}, and is never moved there",
+                    "switch to another branch there and land again; the commits are kept",
+                    kind="checked_out",
+                )
+            moved = await self._repository.run("update-ref", self.ref, tip, expected or "", check=False)
             if moved.status != 0:
                 raise PushRejectedError(f"{self.target} moved meanwhile", kind="moved", stderr=moved.stderr)
             return

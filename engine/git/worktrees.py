@@ -21,7 +21,7 @@ from engine.errors import GitError
 from engine.git.checkout import check_out
 from engine.git.combine import with_trailers
 from engine.git.names import branch_of, slug
-from engine.git.registry import Registered, file_lock, registered
+from engine.git.registry import Registered, registered, registering
 from engine.git.repository import Repository
 from engine.model import Change
 
@@ -295,5 +295,5 @@ class Worktrees:
     @contextlib.asynccontextmanager
     async def _registering(self) -> AsyncIterator[None]:
         """Hold the one lock for registrations, against our tasks and against other processes."""
-        async with self._lock, file_lock(self._repository.common_dir / "taskyard" / "worktrees.lock"):
+        async with self._lock, registering(self._repository):
             yield

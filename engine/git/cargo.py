@@ -1,0 +1,65 @@
+"""What a train carries, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+
+class Cargo(msgspec.Struct, frozen=True):
+    """One verified commit. `command` is what verified it; `paths` are the files it touches."""
+
+    task_id: str
+    scope: str
+    commit: str
+    command: str
+    paths: tuple[str, ...] = ()
+
+
+class Landed(msgspec.Struct, frozen=True):
+    """The task's commit is in the target."""
+
+    task_id: str
+    commit: str
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The task's commit clashes; `feedback` is for its Implementer, `other` the task it clashes with (if known)."""
+
+    task_id: str
+    reason: str
+    feedback: str
+    other: str = ""
+    paths: tuple[str, ...] = ()
+
+
+class TrainResult(msgspec.Struct, frozen=True):
+    """How a train ended. `tip` is the target's tip, `verifications` counts the trees that were verified.
+
+    `problem` says why the rest stays queued, `notice` what a person should do now; both may be empty.
+    """
+
+    landed: tuple[Landed, ...] = ()
+    returned: tuple[Returned, ...] = ()
+    pushed: bool = False
+    tip: str = ""
+    problem: str = ""
+    verifications: int = 0
+    notice: str = ""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """How the combined tree's verification ended; `output` is for a person or a model."""
+
+    passed: bool
+    reason: str = ""
+    output: str = ""
+
+
+Verify = Callable[[Path, Sequence[str]], Awaitable[Checked]]
+"""Run the commands in the folder, one after the other."""
+
+OnStep = Callable[[str, str], None]
+"""Told each stage (combine, conflict, verify, bisect, board, push, landed) with a few words."""

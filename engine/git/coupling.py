@@ -1,0 +1,108 @@
+"""Couple branches into a chain of merges, and say of one that does not fit which task it clashes with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from engine.errors import MergeConflictError
+from engine.git.cargo import Cargo, Returned
+from engine.git.combine import Combiner, with_trailers
+from engine.git.repository import Repository
+
+
+class Link(msgspec.Struct, frozen=True):
+    """A member of the chain; `tip` is the commit in which it and all before it are merged."""
+
+    cargo: Cargo
+    tip: str
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """The members in the order they were merged onto `onto`."""
+
+    onto: str
+    links: tuple[Link, ...] = ()
+
+    @property
+    def tip(self) -> str:
+        """The commit in which all are merged."""
+        return self.links[-1].tip if self.links else self.onto
+
+    @property
+    def cargo(self) -> tuple[Cargo, ...]:
+        """The members."""
+        return tuple(link.cargo for link in self.links)
+
+    def first(self, count: int) -> Chain:
+        """The chain of the first members."""
+        return Chain(self.onto, self.links[:count])
+
+
+class Coupled(msgspec.Struct, frozen=True):
+    """What became of the cargo: what is in the chain, what clashes, and what the target had already."""
+
+    chain: Chain
+    returned: tuple[Returned, ...] = ()
+    already: tuple[Cargo, ...] = ()
+
+
+class Coupler:
+    """Builds chains. `run` is the id of the run, for the trailers."""
+
+    def __init__(self, repository: Repository, combiner: Combiner, run: str) -> None:
+        self._repository = repository
+        self._combiner = combiner
+        self._run = run
+
+    async def couple(self, chain: Chain, cargo: Sequence[Cargo]) -> Coupled:
+        """Merge one after the other onto the chain; of two that clash the later one is returned."""
+        links = list(chain.links)
+        returned: list[Returned] = []
+        already: list[Cargo] = []
+        tip = chain.tip
+        tree = await self._repository.tree_of(tip)
+        for member in cargo:
+            try:
+                merged = await self._combiner.merge_tree(tip, member.commit)
+            except MergeConflictError as error:
+                returned.append(await self._clashing(member, error.paths, links, chain.onto))
+                continue
+            # A merge that changes nothing may be of a commit that an earlier push brought there.
+            if merged == tree and await self._repository.is_ancestor(member.commit, tip):
+                already.append(member)
+                continue
+            tree = merged
+            tip = await self._combiner.commit(tree, (tip, member.commit), self._message(member))
+            links.append(Link(member, tip))
+        return Coupled(Chain(chain.onto, tuple(links)), tuple(returned), tuple(already))
+
+    def _message(self, member: Cargo) -> str:
+        title = " ".join(f"Land {member.task_id}: {member.scope}".split())[:200]
+        return with_trailers(title, {"Taskyard-Task": member.task_id, "Taskyard-Run": self._run})
+
+    async def _clashing(
+        self, member: Cargo, paths: tuple[str, ...], links: Sequence[Link], onto: str
+    ) -> Returned:
+        touched = set(paths)
+        other = next((x.cargo.task_id for x in reversed(links) if touched.intersection(x.cargo.paths)), "")
+        other = other or await self._who_landed(paths, onto)
+        by = other or "what has landed meanwhile"
+        where = ", ".join(paths)
+        return Returned(
+            member.task_id,
+            f"clashes with {by}: {where}",
+            f"Your change conflicts with {by} in {where}. You now work on a tree that already holds the change of "
+            f"{by}: do your task again on top of it, and keep what it does.",
+            other,
+            paths,
+        )
+
+    async def _who_landed(self, paths: tuple[str, ...], onto: str) -> str:
+        """Name the task that last touched one of the paths, by the trailer of its commit."""
+        log = await self._repository.run(
+            "log", "-1", "--no-merges", "--format=%(trailers:key=Taskyard-Task,valueonly)", onto, "--",
+            *(f":(top,literal){path}" for path in paths), check=False,
+        )  # fmt: skip
+        return log.stdout.strip().split("\n")[0]
