@@ -160,7 +160,7 @@ class Flights:
 
         try:
             if await self._until_ended(manifest, nudge):
-                await self._persist(lambda: self._calls.results(batch, take), manifest)
+                await self._persist(lambda: self._calls.results(batch, take), new=manifest)
         finally:
             del self._nudges[batch]
         if seen and seen.isdisjoint(manifest.custom_ids):
@@ -210,9 +210,10 @@ class Flights:
     async def _find(self, manifest: Manifest) -> BatchState | None:
         """Look on the service's list for the batch that an unanswered creation may have made."""
         since = manifest.created_at - self._poll.clock_skew
-        for wait in self._poll.listing:
+        settled = self._age(manifest) > self._poll.grace  # the list has had time to take it up
+        for wait in (0.0,) if settled else self._poll.listing:
             await asyncio.sleep(wait)
-            states = await self._persist(lambda: self._calls.since(since), manifest)
+            states = await self._persist(lambda: self._calls.since(since))
             fitting = [
                 state
                 for state in states
@@ -229,14 +230,17 @@ class Flights:
         await self._hooks.submitted(manifest)
         return manifest
 
-    async def _persist(self, ask: Callable[[], Awaitable[_T]], manifest: Manifest) -> _T:
-        """Ask until there is an answer; asking costs nothing, and a batch is too dear to be given up for a 500."""
+    async def _persist(self, ask: Callable[[], Awaitable[_T]], *, new: Manifest | None = None) -> _T:
+        """Ask until there is an answer; asking costs nothing, and a batch is too dear to be given up for a 500.
+
+        `new`: the batch that is asked about, which the service may not know yet.
+        """
         retries = Retries(self._retry, monotonic=self._monotonic, jitter=self._jitter)
         while True:
             try:
                 return await ask()
             except LLMError as error:
-                if error.status == 404 and self._age(manifest) <= self._poll.grace:
+                if error.status == 404 and new is not None and self._age(new) <= self._poll.grace:
                     error.retryable = True
                 wait = retries.wait_after(error, _asked(error))
                 if wait is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -311,6 +312,16 @@ async def test_a_creation_that_never_reached_the_service_is_sent_anew(
     assert len(simulator.stats().batches) == 1
 
 
+async def test_unanswered_creations_of_long_ago_hold_nobody_up(simulate: Simulate, batch: Any) -> None:
+    simulator = simulate(scenario())
+    slow = PollPolicy(first=0.02, longest=0.1, grace=60.0, listing=(0.0, 30.0))
+    batcher = batch(simulator, poll=slow)
+    old = time.time() - 3_600.0
+    batcher.resume(manifest_of(request(f"T{n}"), created_at=old) for n in range(8))
+    async with asyncio.timeout(10):
+        assert await ask(batcher, 1, 9) == ["answer 1", "answer 9"]
+
+
 async def test_somebody_elses_batch_of_the_same_size_is_not_taken_for_ours(
     simulate: Simulate, batch: Any, connect: Connect
 ) -> None:
@@ -534,8 +545,6 @@ def test_custom_ids_are_valid_stable_and_tell_requests_apart() -> None:
 
 
 def manifest_of(*requests: ModelRequest, created_at: float | None = None, batch: str = "") -> Manifest:
-    import time
-
     return Manifest(
         token="earlier",
         role=requests[0].role,
