@@ -20,6 +20,7 @@ from engine.errors import (
 )
 
 _MAX_TEXT = 400
+_TOKEN_SHARE = 20
 _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+[\w.~+/=-]{8,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 # An error inside a stream comes with status 200; its type says which status it would have had.
@@ -113,9 +114,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def exhausted_for(headers: Mapping[str, str]) -> tuple[float, str] | None:
-    """Tell from the headers of an answer whether a limit is used up, as (seconds until it refills, its name).
+    """Tell from the headers of an answer whether a limit is used up, as (seconds to be silent, its name).
 
-    Seconds count from the service's own `date`, so that a wrong clock here does no harm.
+    Limits refill evenly, and `reset` is when they are full again: silence until then would waste most of it. One
+    request is there after its share of that time; of tokens, a twentieth is worth coming back for. Seconds count from
+    the service's own `date`, so that a wrong clock here does no harm.
     """
     longest: tuple[float, str] | None = None
     for name in ("requests", "tokens", "input-tokens", "output-tokens"):
@@ -124,9 +127,11 @@ def exhausted_for(headers: Mapping[str, str]) -> tuple[float, str] | None:
             continue
         try:
             reset = datetime.fromisoformat(headers[f"{prefix}-reset"].replace("Z", "+00:00"))
-            seconds = (reset - parsedate_to_datetime(headers["date"])).total_seconds()
+            full = (reset - parsedate_to_datetime(headers["date"])).total_seconds()
+            share = max(1, int(headers[f"{prefix}-limit"])) if name == "requests" else _TOKEN_SHARE
         except (KeyError, ValueError, TypeError):
             continue
+        seconds = full / share
         if seconds > 0 and (longest is None or seconds > longest[0]):
             longest = (seconds, name.replace("-", " "))
     return longest

@@ -23,12 +23,24 @@ from engine.errors import (
     ServiceError,
     TruncatedError,
 )
+from engine.figures import LimiterFigures
 from engine.llm.budget import Budget
 from engine.llm.client import Deadlines, ModelClient, is_loopback
+from engine.llm.limiter import Limiter, Limiters
 from engine.llm.messages import ModelAnswer, Progress, Text, Thinking, Tool, ToolUse, json_schema
 from engine.llm.prefixes import PrefixLeader
 from engine.llm.retries import RetryPolicy
-from engine.llm.simulator import Answer, Fault, RandomFaults, Scenario, Simulator, ToolCall, Turn, Verdict
+from engine.llm.simulator import (
+    Answer,
+    Fault,
+    Limits,
+    RandomFaults,
+    Scenario,
+    Simulator,
+    ToolCall,
+    Turn,
+    Verdict,
+)
 from engine.model import Role, Usage
 from engine.model import Verdict as JudgeVerdict
 from tests.llm.conftest import KEY, request
@@ -179,6 +191,19 @@ async def test_a_pause_after_a_429_is_kept_by_all(simulate: Simulate, connect: C
     assert len(later) == 12
     assert min(later) >= pause - 0.05
     assert simulator.stats().statuses["429"] == 1
+
+
+async def test_a_limit_of_the_service_is_kept_rather_than_run_into(
+    simulate: Simulate, connect: Connect
+) -> None:
+    # 60 requests are there at the start, and another one every second.
+    simulator = simulate(Scenario(limits=Limits(requests_per_minute=60)))
+    seen: list[LimiterFigures] = []
+    limiters = Limiters(lambda name: Limiter(name, maximum=1, on_change=seen.append))
+    client = connect(simulator.url, limiters=limiters)
+    await asyncio.gather(*(client.call(request(f"T{n}")) for n in range(62)))
+    assert simulator.stats().statuses == {"200": 62}
+    assert "limit of requests used up" in {figures.reason for figures in seen}
 
 
 async def test_a_529_halves_what_is_in_flight(simulate: Simulate, connect: Connect) -> None:

@@ -94,25 +94,22 @@ def limits(**values: str) -> dict[str, str]:
     return {"date": DATE} | named
 
 
-def test_a_limit_that_is_used_up_is_found_with_the_time_until_it_refills() -> None:
+def test_a_limit_that_is_used_up_is_found_with_the_time_until_it_is_worth_coming_back() -> None:
+    full = "2026-11-29T12:01:00Z"
     assert exhausted_for({}) is None
-    assert exhausted_for(limits(requests_remaining="3", requests_reset="2026-11-29T12:00:09Z")) is None
-    assert exhausted_for(limits(requests_remaining="0", requests_reset="2026-11-29T12:00:09Z")) == (
-        9.0,
-        "requests",
-    )
-    both = limits(
-        requests_remaining="0",
-        requests_reset="2026-11-29T12:00:09Z",
-        output_tokens_remaining="0",
-        output_tokens_reset="2026-11-29T12:00:21Z",
-    )
-    assert exhausted_for(both) == (21.0, "output tokens")
+    assert exhausted_for(limits(requests_remaining="3", requests_reset=full, requests_limit="50")) is None
+    # 50 requests a minute are one in 1.2 seconds.
+    requests = limits(requests_remaining="0", requests_reset=full, requests_limit="50")
+    assert exhausted_for(requests) == (1.2, "requests")
+    # A twentieth of the tokens is there after a twentieth of the time.
+    tokens = limits(output_tokens_remaining="0", output_tokens_reset=full, output_tokens_limit="8000")
+    assert exhausted_for(tokens) == (3.0, "output tokens")
+    assert exhausted_for(requests | tokens) == (3.0, "output tokens")
 
 
 @pytest.mark.parametrize("reset", ["2026-11-29T11:59:00Z", "tomorrow", "", "2026-11-29T12:00:09"])
 def test_a_reset_that_is_over_or_unreadable_pauses_nobody(reset: str) -> None:
-    assert exhausted_for(limits(tokens_remaining="0", tokens_reset=reset)) is None
+    assert exhausted_for(limits(tokens_remaining="0", tokens_reset=reset, tokens_limit="8000")) is None
 
 
 def test_texts_of_the_wire_are_made_safe() -> None:
