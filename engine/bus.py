@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from engine.events import Event
+from engine.events import Event, storable
 from engine.state import RunState, Snapshot
 
 PUBLISH_HZ = 20.0
 
 
 class Sink(Protocol):
-    """Where events are kept: the journal of one run."""
+    """Where events are kept, in the order of the calls: the journal of one run."""
 
     def append(self, event: Event) -> None:
-        """Keep the event soon; order is kept."""
+        """Keep the event soon."""
 
-    async def commit(self, event: Event) -> None:
-        """Keep the event and return once it would survive a crash."""
+    def commit(self, event: Event) -> Awaitable[None]:
+        """Keep the event at once; what is given back is done when it would survive a crash."""
 
 
 class Bus:
-    """Emit events with `emit`, or with `commit` what money or git depends on. `clock` gives seconds since the epoch."""
+    """Emit events with `emit`, or with `commit` what money or git depends on. `clock` gives seconds since the epoch.
+
+    The state takes the events in the order in which the sink keeps them, so that whoever replays them gets this state.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
@@ -51,15 +54,18 @@ class Bus:
 
     def emit(self, event: Event) -> None:
         """Apply, tell and keep the event; returns at once."""
+        event = storable(event)
         if self._sink is not None:
             self._sink.append(event)
         self._spread(event)
 
     async def commit(self, event: Event) -> None:
-        """Keep the event first, then apply and tell it. Raises StoreError when it cannot be kept."""
-        if self._sink is not None:
-            await self._sink.commit(event)
+        """Apply, tell and keep the event; returns once it is kept for good. Raises StoreError when it cannot be."""
+        event = storable(event)
+        kept = self._sink.commit(event) if self._sink is not None else None
         self._spread(event)
+        if kept is not None:
+            await kept
 
     def _spread(self, event: Event) -> None:
         self.state.apply(event)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -461,6 +461,28 @@ _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
 def encode(event: Event) -> bytes:
     """Give the event as one line of JSON, without the line end."""
     return _encoder.encode(event)
+
+
+_E = TypeVar("_E", bound=Event)
+
+
+def storable(event: _E) -> _E:
+    """Give the event as JSON can hold it: what is no text (a file name that is no UTF-8, say) is replaced in it."""
+    try:
+        _encoder.encode(event)
+    except UnicodeEncodeError:
+        return msgspec.convert(_without_surrogates(msgspec.to_builtins(event)), type(event))
+    return event
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return value
 
 
 def decode(data: bytes) -> AnyEvent:

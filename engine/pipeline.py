@@ -37,9 +37,7 @@ class Start(msgspec.Struct, frozen=True):
     @classmethod
     def from_view(cls, view: TaskView) -> Start:
         """Give the start of a task whose past is known."""
-        # A failed or sent-back attempt leaves its problem; an interrupted one leaves none.
-        interrupted = view.attempt > 0 and not view.problem
-        if not interrupted:
+        if view.attempt == 0 or view.over:
             return cls(view.attempt + 1, view.failures, view.feedback, view.plan)
         begun = Attempt(
             view.task, view.attempt, view.branch, view.base, view.worktree, view.lessons, view.feedback
@@ -69,9 +67,11 @@ async def run_task(
     key or request); BudgetReachedError before a call that the budget does not allow.
     """
     at = start or Start()
-    recalled = await activities.recall(task) if at == Start() else None
     failures, plan = at.failures, at.plan
     number, feedback, begun, change = at.attempt, at.feedback, at.begun, at.change
+    recalled = await activities.recall(task) if number == 1 else None
+    if recalled is not None:
+        change = None  # The interrupted attempt had this very patch; it is applied anew.
     while True:
         attempt = begun if begun is not None else await activities.begin(task, number, feedback)
         if begun is not None:
@@ -82,7 +82,7 @@ async def run_task(
                 again = await run.again(recalled)
                 recalled = None
                 if again is None:
-                    number += 1
+                    number, begun = number + 1, None
                     continue
                 change = again
             else:
@@ -92,7 +92,7 @@ async def run_task(
             failures += 1
             await run.fail(plan or Plan(), failure)
             if failures >= max_attempts:
-                raise GivenUpError(_given_up(failures, failure)) from failure
+                raise GivenUpError(_given_up(failures, failure), failure.hint) from failure
             number, feedback, begun, change = number + 1, failure.feedback, None, None
             continue
         await activities.ready(attempt, change)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import msgspec
@@ -22,59 +23,61 @@ CYCLE_EVENTS = 20_000
 class JournalSink:
     """Keeps the bus's events in the journal of one run, and begins a new cycle when the journal has grown.
 
-    `kept` is how many events of the current cycle there are already. A write that failed is raised by the next
-    `commit`: the run must not go on as if it were kept.
+    `kept` is how many events of the current cycle there are already, `cycle_events` how many make it full. A write that
+    failed is raised by the next `commit`: the run must not go on as if it were kept.
     """
 
-    def __init__(self, journal: Journal, run: str, kept: int, state: Callable[[], RunState]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        run: str,
+        kept: int,
+        state: Callable[[], RunState],
+        *,
+        cycle_events: int = CYCLE_EVENTS,
+    ) -> None:
         self._journal = journal
         self._run = run
         self._kept = kept
         self._state = state
+        self._cycle_events = cycle_events
         self._failure: BaseException | None = None
-        self._committing = 0
 
     def append(self, event: ev.Event) -> None:
         """Keep the event soon."""
-        self._kept += 1
-        written = self._journal.append(self._run, [event], durable=False)
-        written.add_done_callback(lambda done: self._note(done.exception()))
-        self._cycle_soon()
+        self._keep(event, durable=False)
 
-    async def commit(self, event: ev.Event) -> None:
-        """Keep the event, and return once it is on disk. Raises StoreError."""
+    def commit(self, event: ev.Event) -> Awaitable[None]:
+        """Keep the event at once; wait for what is given back until it is on disk. Raises StoreError."""
         if self._failure is not None:
             raise StoreError(
                 f"the journal cannot be written: {self._failure}", "nothing is lost; mend it and run again"
             )
+        return _until(self._keep(event, durable=True))
+
+    def _keep(self, event: ev.Event, *, durable: bool) -> Future[int]:
+        if self._kept >= self._cycle_events:
+            # The state has seen all events that the journal has, and not this one.
+            self._begin_cycle()
         self._kept += 1
-        self._committing += 1
-        try:
-            await asyncio.wrap_future(self._journal.append(self._run, [event], durable=True))
-        except StoreError as error:
-            self._note(error)
-            raise
-        finally:
-            self._committing -= 1
-        self._cycle_soon()
+        written = self._journal.append(self._run, [event], durable=durable)
+        written.add_done_callback(lambda done: self._note(done.exception()))
+        return written
 
     def _note(self, failure: BaseException | None) -> None:
         if failure is not None:
             self._failure = failure
 
-    def _cycle_soon(self) -> None:
-        if self._kept >= CYCLE_EVENTS:
-            asyncio.get_running_loop().call_soon(self._begin_cycle)
-
     def _begin_cycle(self) -> None:
-        """Begin a new cycle, unless the journal has an event that the state has not seen: its commit asks again."""
-        if self._kept < CYCLE_EVENTS or self._committing:
-            return
         self._kept = 0
-        snapshot = self._state().snapshot()
+        snapshot = self._state().begin_cycle()
         moved = self._journal.begin_cycle(self._run, msgspec.json.encode(snapshot), snapshot.at)
         # An archive that cannot be written keeps the events where they were; the next cycle tries again.
         moved.add_done_callback(lambda done: done.exception())
+
+
+async def _until(written: Future[int]) -> None:
+    await asyncio.wrap_future(written)
 
 
 class HistoryRecorder:
@@ -107,7 +110,7 @@ class HistoryRecorder:
                 reason=view.problem,
                 commit=view.commit,
                 model_calls=view.calls_made,
-                cache_hits=sum(call.source == "cache" for call in view.calls),
+                cache_hits=view.cache_hits,
                 usage=view.usage,
                 usd=view.usd,
             )

@@ -7,7 +7,7 @@ replaced only when its task changed, so a reader can compare by identity.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -49,6 +49,7 @@ MAX_NOTICES = 200
 MAX_LANDINGS = 240
 MAX_TRAINS = 50
 MAX_BATCHES = 50
+MAX_UNANSWERED = 10
 MAX_LESSONS = 50
 
 
@@ -85,13 +86,16 @@ class CallView(msgspec.Struct, frozen=True):
 class TaskView(msgspec.Struct, frozen=True, eq=False):
     """All that is known of one task. `usd` counts calls with a known price; `started` is its first attempt.
 
-    `failures` and `returns` count failed attempts and send-backs since somebody last asked to retry; `feedback` is what
-    the next attempt is told; `learned` are the lessons this task caused and has not resolved yet.
+    `over` says that the newest attempt came to an end of its own, so that the next one is another; without it, an
+    attempt that stands still was interrupted. `failures` and `returns` count failed attempts and send-backs since
+    somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the lessons this task
+    caused and has not resolved yet.
     """
 
     task: Task
     state: TaskState
     attempt: int = 0
+    over: bool = False
     stage: Stage | None = None
     sent_back: bool = False
     started: float | None = None
@@ -103,6 +107,7 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     usd_saved: float = 0.0
     usage: Usage = Usage()
     calls_made: int = 0
+    cache_hits: int = 0
     unpriced: int = 0
     branch: str = ""
     base: str = ""
@@ -283,7 +288,7 @@ class RunState:
             run=self._run,
             at=self._at,
             tasks=tuple(self._tasks.values()),
-            counts={state: number for state, number in self._counts.items() if number},
+            counts={state: self._counts[state] for state in TaskState if self._counts[state]},
             totals=self._totals,
             spend=tuple(self._spend.values()),
             stage_times=tuple(self._stage_times.values()),
@@ -296,6 +301,11 @@ class RunState:
             notice_count=self._notice_count,
             **self._gauges,
         )
+
+    def begin_cycle(self) -> Snapshot:
+        """Count the cycle that the journal now begins, and give the compact state that opens it."""
+        self._run = replace(self._run, cycle=self._run.cycle + 1)
+        return self.snapshot()
 
     def view(self, task_id: str) -> TaskView:
         """The view of one task. Raises KeyError when the board has no such task."""
@@ -319,8 +329,8 @@ class RunState:
 
     def _change(self, task_id: str, **fields: Any) -> TaskView | None:
         old = self._tasks.get(task_id)
-        if old is None:
-            return None
+        if old is None or all(getattr(old, name) == value for name, value in fields.items()):
+            return old
         new = replace(old, **fields)
         self._tasks[task_id] = new
         if new.state is not old.state:
@@ -363,33 +373,37 @@ class RunState:
         )
         for view in tuple(self._tasks.values()):
             if view.state is TaskState.RUNNING:
-                spans = tuple(
-                    s if s.ended is not None else replace(s, ended=e.at, note="interrupted")
-                    for s in view.spans
-                )
-                calls = tuple(
-                    c if c.ended is not None else replace(c, ended=e.at, error="interrupted")
-                    for c in view.calls
-                )
                 self._change(
                     view.id,
                     state=TaskState.QUEUED,
                     stage=None,
                     stage_started=None,
                     ended=None,
-                    batched=0,
-                    spans=spans,
-                    calls=calls,
+                    **_stopped(view, e.at, "interrupted"),
                 )
         for number, train in self._trains.items():
             if train.ended_at is None:
-                self._trains[number] = replace(train, stage="failed", detail="interrupted", ended_at=e.at)
+                self._trains[number] = replace(
+                    train, stage="failed", detail="interrupted", ended_at=max(train.started_at, e.at)
+                )
 
     def _tasks_added(self, e: ev.TasksAdded) -> None:
         for task in e.tasks:
             view = self._tasks.get(task.id)
-            if view is not None and view.state not in (TaskState.TO_LAND, TaskState.LANDED):
-                self._change(task.id, task=task)
+            if view is None or view.state in (TaskState.TO_LAND, TaskState.LANDED):
+                continue
+            self._change(task.id, task=task)
+            if task.status is BoardStatus.LANDED:
+                self._change(
+                    task.id,
+                    state=TaskState.LANDED,
+                    stage=None,
+                    stage_started=None,
+                    ended=e.at,
+                    problem="",
+                    last="landed, says the board",
+                    **_stopped(view, e.at, "landed meanwhile"),
+                )
         self._add_tasks(e.tasks)
 
     def _dispatch_changed(self, e: ev.DispatchChanged) -> None:
@@ -447,6 +461,7 @@ class RunState:
             e.task,
             state=TaskState.RUNNING,
             attempt=e.attempt,
+            over=False,
             branch=e.branch,
             base=e.base,
             worktree=e.worktree,
@@ -477,8 +492,9 @@ class RunState:
         for index in range(len(spans) - 1, -1, -1):
             span = spans[index]
             if span.stage is e.stage and span.attempt == e.attempt and span.ended is None:
-                spans[index] = replace(span, ended=e.at, ok=e.ok, note=e.note, log=e.log)
-                self._time_stage(e.stage, max(0.0, e.at - span.started))
+                ended = max(span.started, e.at)
+                spans[index] = replace(span, ended=ended, ok=e.ok, note=e.note, log=e.log)
+                self._time_stage(e.stage, ended - span.started)
                 break
         self._change(e.task, spans=tuple(spans), last=e.note or view.last)
 
@@ -507,7 +523,12 @@ class RunState:
         view = self._tasks.get(e.task)
         if view is not None:
             self._change(
-                e.task, problem=e.reason, last=e.reason, feedback=e.feedback, failures=view.failures + 1
+                e.task,
+                over=True,
+                problem=e.reason,
+                last=e.reason,
+                feedback=e.feedback,
+                failures=view.failures + 1,
             )
 
     def _ready_to_land(self, e: ev.TaskReadyToLand) -> None:
@@ -530,6 +551,7 @@ class RunState:
         self._change(
             e.task,
             state=TaskState.QUEUED,
+            over=True,
             stage=None,
             stage_started=None,
             sent_back=True,
@@ -543,7 +565,7 @@ class RunState:
 
     def _landed(self, e: ev.TaskLanded) -> None:
         view = self._tasks.get(e.task)
-        if view is None or view.state is TaskState.LANDED:
+        if view is None or (view.state is TaskState.LANDED and view.commit):
             return
         if view.stage is Stage.LAND and view.stage_started is not None:
             self._time_stage(Stage.LAND, max(0.0, e.at - view.stage_started))
@@ -558,13 +580,21 @@ class RunState:
             ended=e.at,
             problem="",
             sent_back=False,
-            last=f"train {e.train}, {e.commit[:7]}",
+            last=f"train {e.train}, {e.commit[:7]}" if e.train else f"landed as {e.commit[:7]}",
         )
 
     def _task_ended(self, e: ev.TaskEnded) -> None:
-        self._change(
-            e.task, state=e.state, stage_started=None, ended=e.at, problem=e.reason, last=e.reason, batched=0
-        )
+        view = self._tasks.get(e.task)
+        if view is not None:
+            self._change(
+                e.task,
+                state=e.state,
+                stage_started=None,
+                ended=e.at,
+                problem=e.reason,
+                last=e.reason,
+                **_stopped(view, e.at, e.reason),
+            )
 
     # Lessons
 
@@ -590,8 +620,7 @@ class RunState:
         view = self._tasks.get(e.task)
         if view is not None:
             call = CallView(e.call, e.attempt, e.role, e.model, e.at, batched=e.batched)
-            calls = (*view.calls, call)[-MAX_CALLS:]
-            self._change(e.task, calls=calls, batched=view.batched + int(e.batched))
+            self._change(e.task, **_calls((*view.calls, call)))
 
     def _call_answered(self, e: ev.CallAnswered) -> None:
         cached = e.source is AnswerSource.CACHE
@@ -624,10 +653,14 @@ class RunState:
         view = self._tasks.get(e.task)
         if view is None:
             return
-        calls, batched = _end_call(
+        if not any(call.id == e.call for call in view.calls):
+            # What the cache answers was never on its way.
+            began = CallView(e.call, e.attempt, e.role, e.model, e.at - e.duration)
+            view = replace(view, calls=(*view.calls, began))
+        calls = _end_call(
             view,
             e.call,
-            ended=e.at,
+            e.at,
             source=e.source,
             usage=e.usage,
             usd=e.usd,
@@ -637,12 +670,12 @@ class RunState:
         )
         self._change(
             e.task,
-            calls=calls,
-            batched=batched,
+            **calls,
             usd=view.usd + usd,
             usd_saved=view.usd_saved + e.usd_saved,
             usage=view.usage + usage,
             calls_made=view.calls_made + int(paid),
+            cache_hits=view.cache_hits + int(cached),
             unpriced=view.unpriced + unpriced,
         )
 
@@ -652,13 +685,18 @@ class RunState:
         if view is None:
             return
         if e.retry_in is None:
-            calls, batched = _end_call(view, e.call, ended=e.at, error=e.error)
-            self._change(e.task, calls=calls, batched=batched, last=e.error)
+            self._change(e.task, **_end_call(view, e.call, e.at, error=e.error), last=e.error)
         else:
             self._change(e.task, last=f"{e.error}; again in {e.retry_in:.0f} s")
 
     def _batch_creating(self, e: ev.BatchCreating) -> None:
         self._open_batches[e.token] = e
+        # One that never got its id is kept for a restart to look for it, but not for ever.
+        unanswered = [
+            token for token, known in self._open_batches.items() if isinstance(known, ev.BatchCreating)
+        ]
+        for token in unanswered[:-MAX_UNANSWERED]:
+            del self._open_batches[token]
 
     def _batch_submitted(self, e: ev.BatchSubmitted) -> None:
         self._open_batches[e.token] = e
@@ -689,7 +727,7 @@ class RunState:
                 succeeded=e.succeeded,
                 errored=e.errored,
                 next_poll_at=None,
-                ended_at=e.at,
+                ended_at=max(batch.submitted_at, e.at),
             )
 
     # Trains
@@ -725,22 +763,39 @@ class RunState:
             landed=len(e.landed),
             sent_back=len(e.sent_back),
             tip=e.tip,
-            ended_at=e.at,
+            ended_at=max(train.started_at, e.at),
         )
         if e.problem:
             self._notice(e.at, "error", f"train {e.train}: {e.problem}")
 
 
-def _end_call(view: TaskView, call_id: str, **fields: Any) -> tuple[tuple[CallView, ...], int]:
-    """Close the call in the view's list; gives the list and how many of the task's calls still wait in batches."""
-    batched = view.batched
+def _end_call(view: TaskView, call_id: str, at: float, **fields: Any) -> dict[str, Any]:
+    """Close the call in the view's list; gives the fields of the view that change."""
     calls = list(view.calls)
     for index, call in enumerate(calls):
         if call.id == call_id and call.ended is None:
-            calls[index] = replace(call, **fields)
-            batched -= int(call.batched)
+            calls[index] = replace(call, ended=max(call.started, at), **fields)
             break
-    return tuple(calls), max(0, batched)
+    return _calls(calls)
+
+
+def _calls(calls: Sequence[CallView]) -> dict[str, Any]:
+    """The view's fields for these calls: the newest of them, and how many still wait in batches."""
+    kept = tuple(calls[-MAX_CALLS:])
+    return {"calls": kept, "batched": sum(call.batched and call.ended is None for call in kept)}
+
+
+def _stopped(view: TaskView, at: float, why: str) -> dict[str, Any]:
+    """The view's fields once nothing of it is in motion any more."""
+    spans = tuple(
+        span if span.ended is not None else replace(span, ended=max(span.started, at), note=why)
+        for span in view.spans
+    )
+    calls = [
+        call if call.ended is not None else replace(call, ended=max(call.started, at), error=why)
+        for call in view.calls
+    ]
+    return {"spans": spans, **_calls(calls)}
 
 
 def _bound(items: dict[Any, _V], limit: int, may_go: Callable[[_V], bool]) -> None:
