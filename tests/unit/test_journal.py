@@ -414,7 +414,7 @@ elif point == "renamed":
 elif point == "synced":
     archive.sync_directory = sync
 elif point.startswith("commit"):
-    # The first transaction (after this one) opens the cycle, the second and third move 2000 and 1000 events.
+    # The first transaction (after this one) opens the cycle, the second and third move 1000 events each.
     journal._database.submit(lambda c: c.set_commit_hook(lambda: nth_commit(int(point[-1]) + 1))).result()
 elif point.startswith("after"):
     # This hook is called when a transaction is committed, and not for one that wrote nothing, as this one.
