@@ -1,0 +1,251 @@
+"""The dashboard: it asks its source for the newest snapshot fifteen times a second, and draws what changed.
+
+    status = show(LiveSource(EngineThread(settings, environ)))
+
+`show` runs the app, and whatever happens gives the terminal back and stops the source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from textual import events
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.command import Provider
+from textual.screen import Screen
+
+from engine.errors import TaskyardError
+from engine.state import TaskView
+from tui.commands import DashboardCommands
+from tui.format import safe_text
+from tui.frame import Frame
+from tui.screens.base import FrameScreen
+from tui.screens.dialogs import MIN_SIZE, ConfirmScreen, NoticesScreen, TooSmallScreen
+from tui.screens.help import HelpScreen
+from tui.screens.main import MainScreen
+from tui.screens.task import TaskScreen
+from tui.source import Source
+from tui.steering import Steering
+from tui.theme import DARK, DEFAULT_VARIABLES, LIGHT, theme_for
+
+FRAMES = 15.0
+"""Looks at the source a second; each costs a comparison when nothing changed."""
+
+INTERRUPTED = 130
+
+
+class DashboardApp(App[int]):
+    """Shows one source. The result is the exit status."""
+
+    CSS_PATH = "dashboard.tcss"
+    TITLE = "taskyard"
+    COMMANDS: ClassVar[set[type[Provider]]] = {DashboardCommands}  # type: ignore[assignment]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "help", "help", tooltip="These keys"),
+        Binding("n", "notices", "Notices: all that a person was told", show=False),
+        Binding("t", "theme", "Light or dark", show=False),
+        Binding("q", "leave", "quit"),
+        Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
+    ]
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self.source = source
+        self.steering = Steering(self)
+        self.dismissed = 0
+        self._told = 0
+        self.frame = self._look()
+        for theme in (DARK, LIGHT):
+            self.register_theme(theme)
+        self.theme = theme_for(os.environ)
+
+    def get_default_screen(self) -> Screen[None]:
+        """The main screen."""
+        return MainScreen()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """What themes other than ours lack."""
+        return DEFAULT_VARIABLES
+
+    # Frames
+
+    def on_mount(self) -> None:
+        """Take signals over, and start the source once the first frame is on the screen."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._signalled, number)
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self.source.start()
+        self.set_interval(1 / FRAMES, self._tick)
+
+    def _signalled(self, number: int) -> None:
+        self.exit(128 + number, return_code=128 + number)
+
+    def _look(self) -> Frame:
+        source = self.source
+        return Frame(source.latest(), source.now(), source.health(), source.mode, self.dismissed)
+
+    def _tick(self) -> None:
+        error = self.source.error
+        if error is not None:
+            self.exit(error.exit_status if isinstance(error, TaskyardError) else 1, return_code=1)
+            return
+        old, new = self.frame, self._look()
+        if not self._differs(old, new):
+            return
+        self.frame = new
+        self._point_at_errors(new)
+        self.show_frame()
+
+    def _differs(self, old: Frame, new: Frame) -> bool:
+        """Whether anything on the screen may look different. A run that stands still costs not one byte."""
+        if new.snapshot is not old.snapshot or new.health.text != old.health.text:
+            return True
+        if new.dismissed != old.dismissed or new.health.alive != old.health.alive:
+            return True
+        return int(new.now) != int(old.now) and (new.moving or self.source.playback is not None)
+
+    def show_frame(self) -> None:
+        """Show the newest frame on every screen that can be seen."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, FrameScreen):
+                screen.show(self.frame)
+            if not screen.is_modal:
+                break
+
+    def _point_at_errors(self, frame: Frame) -> None:
+        new = [n for n in frame.snapshot.notices if n.number > self._told and n.level == "error"]
+        self._told = max(self._told, frame.snapshot.notice_count)
+        if new and self.source.playback is None:
+            more = f", and {len(new) - 1} more" if len(new) > 1 else ""
+            about = f"{new[-1].task}: " if new[-1].task else ""
+            self.tell(f"{about}{safe_text(new[-1].text, 160)}{more}; n lists all", "error")
+
+    def tell(
+        self, message: str, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Say something in passing."""
+        self.notify(message, severity=severity, markup=False, timeout=4)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Say so when nothing can be shown any more, and go on when it can."""
+        small = event.size.width < MIN_SIZE[0] or event.size.height < MIN_SIZE[1]
+        if small and not isinstance(self.screen, TooSmallScreen):
+            self.push_screen(TooSmallScreen())
+        elif not small and isinstance(self.screen, TooSmallScreen):
+            self.pop_screen()
+
+    # Commands
+
+    @property
+    def listed(self) -> tuple[TaskView, ...]:
+        """The tasks in the order of the list."""
+        main = self.screen_stack[0]
+        return main.tasks.shown if isinstance(main, MainScreen) else ()
+
+    def open_task(self, task_id: str) -> None:
+        """Open the screen of a task."""
+        self._back_to_main()
+        self.push_screen(TaskScreen(task_id))
+
+    def go_to_panel(self, number: int) -> None:
+        """Go to a panel of the main screen."""
+        self._back_to_main().action_panel(number)
+
+    def _back_to_main(self) -> MainScreen:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        main = self.screen
+        assert isinstance(main, MainScreen)
+        return main
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        self.push_screen(HelpScreen())
+
+    def action_notices(self) -> None:
+        """Show what there was to tell."""
+        self.push_screen(NoticesScreen())
+
+    def action_theme(self) -> None:
+        """Change between light and dark."""
+        self.theme = LIGHT.name if self.current_theme.dark else DARK.name
+
+    @property
+    def exit_status(self) -> int:
+        """What a quit means now: the run's own status when it has finished."""
+        finished = self.frame.snapshot.run.finished
+        if self.source.playback is not None:
+            return 0
+        if finished is not None:
+            return finished.exit_status
+        return INTERRUPTED if self.source.mode == "LIVE" else 0
+
+    def action_leave(self) -> None:
+        """Quit; in the middle of a live run, after a question."""
+        frame = self.frame
+        if self.source.mode != "LIVE" or not frame.moving:
+            self.exit(self.exit_status)
+            return
+        if isinstance(self.screen, ConfirmScreen):
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.exit(self.exit_status)
+
+        self.push_screen(
+            ConfirmScreen(
+                "Quit in the middle of the run?",
+                "What was done is kept: taskyard takes the run up again.",
+                "Quit",
+                "Stay",
+            ),
+            answered,
+        )
+
+    def page(self, what: Path | str) -> None:
+        """Show a file, or a text, in $PAGER; the dashboard waits behind it."""
+        command = shlex.split(os.environ.get("PAGER") or "less -R")
+        with tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="taskyard-") as file:
+            path = str(what)
+            if isinstance(what, str):
+                file.write(what)
+                file.flush()
+                path = file.name
+            try:
+                with self.suspend():
+                    subprocess.run([*command, path], check=False)
+            except FileNotFoundError:
+                self.tell(f"{command[0]} is not installed: set PAGER", "warning")
+        self.refresh()
+
+
+def show(source: Source) -> int:
+    """Show the source until somebody quits; gives the exit status. The source is stopped, and an error of it told."""
+    app = DashboardApp(source)
+    try:
+        result = app.run()
+        status = result if result is not None else app.return_code or 1
+    finally:
+        # It may take seconds; a second signal must not leave the engine's children behind.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        asyncio.run(source.stop())
+    error = source.error
+    if error is not None:
+        name = "" if isinstance(error, TaskyardError) else f"{type(error).__name__}: "
+        print(f"taskyard: {name}{error}", file=sys.stderr)  # noqa: T201
+    return status

@@ -1,0 +1,64 @@
+"""The exact prompt and answer of one model call, read from the file that the engine kept of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from engine.llm.messages import Block, Message, ModelAnswer, ModelRequest, Text, ToolResult, ToolUse
+from tui.format import safe_lines, safe_text
+from tui.line import BLANK, Line, hard_wrapped, text
+
+MAX_LINES = 6000
+
+
+class _Record(msgspec.Struct, frozen=True):
+    request: ModelRequest
+    answer: ModelAnswer
+
+
+def record_lines(path: Path, width: int) -> list[Line]:
+    """The call as lines: system, each turn, and the answer last. Blocks; a file that is gone is told in words."""
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=_Record)
+    except OSError as error:
+        return [text(f"the record of this call cannot be read: {error.strerror}", "warn")]
+    except msgspec.DecodeError as error:
+        return [text(f"the record of this call is of another version: {safe_text(str(error))}", "warn")]
+    request = record.request
+    lines: list[Line] = []
+    if request.tools:
+        names = ", ".join(safe_text(tool.name) for tool in request.tools)
+        lines += [(("tools  ", "accent strong"), (names, "muted")), BLANK]
+    for block in request.system:
+        lines += _block_lines("system", block, width)
+    for message in request.messages:
+        lines += _message_lines(message, width)
+    for each in record.answer.content:
+        lines += _block_lines("answer", each, width, tone="text")
+    lines.append(text(f"stopped: {safe_text(record.answer.stop_reason)}", "faint"))
+    if len(lines) > MAX_LINES:
+        return [*lines[:MAX_LINES], text("… the call goes on: o opens all of it", "warn")]
+    return lines
+
+
+def _message_lines(message: Message, width: int) -> list[Line]:
+    return [line for block in message.content for line in _block_lines(message.role, block, width)]
+
+
+def _block_lines(title: str, block: Block, width: int, tone: str = "muted") -> list[Line]:
+    if isinstance(block, Text):
+        head, body = title, block.text
+        if block.cache:
+            head += f"  (cached {block.cache})"
+    elif isinstance(block, ToolUse):
+        head, body = f"{title} asks for {safe_text(block.name, 60)}", block.input
+    elif isinstance(block, ToolResult):
+        head, body = f"{title} gives the tool's result", block.content
+    else:
+        return [text(f"{title}: a block that only the service can read", "faint"), BLANK]
+    lines = [text(head, "accent strong")]
+    for row in safe_lines(body):
+        lines += hard_wrapped(text(f"  {row}", tone), width)
+    return [*lines, BLANK]

@@ -1,0 +1,94 @@
+"""How long the rest of a run will take, from the stages that have finished, and how fast tasks land."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.model import Stage, TaskState
+from engine.state import Snapshot, TaskView
+
+ENOUGH = 3
+"""Finished stages below which nothing is promised."""
+
+_STAGES = tuple(Stage)
+_OPEN = (TaskState.WAITING, TaskState.QUEUED, TaskState.RUNNING, TaskState.TO_LAND)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Seconds to go, and by how much that may be wrong (one standard deviation)."""
+
+    seconds: float
+    give_or_take: float
+
+
+def time_to_go(snapshot: Snapshot, now: float) -> Estimate | None:
+    """When everything will have landed, if no attempt fails; None when nobody can know.
+
+    It is the greater of the work left over the slots, and of the longest chain of tasks that wait for each other.
+    """
+    if snapshot.run.finished is not None or snapshot.run.dispatch != "running":
+        return None
+    times = {time.stage: time for time in snapshot.stage_times}
+    if sum(time.count for time in times.values()) < ENOUGH:
+        return None
+    means = [times[s].total / times[s].count if s in times else 0.0 for s in _STAGES]
+    spreads = [
+        max(0.0, times[s].squares / times[s].count - m * m) if s in times else 0.0
+        for s, m in zip(_STAGES, means, strict=True)
+    ]
+    left = {view.id: _left(view, means, now) for view in snapshot.tasks if view.state in _OPEN}
+    if not left:
+        return None
+    slots = max(1, min(snapshot.run.max_concurrency or 1, len(left)))
+    work = sum(left.values())
+    seconds = max(work / slots, _longest_chain(snapshot.tasks, left))
+    variance = sum(spreads) * len(left)
+    # Waiting for each other and for trains is not in the means; a tenth is what it costs in practice at least.
+    return Estimate(seconds, max(math.sqrt(variance) / slots, seconds / 10))
+
+
+def _left(view: TaskView, means: Sequence[float], now: float) -> float:
+    if view.stage is None:
+        return sum(means)
+    at = _STAGES.index(view.stage)
+    spent = max(0.0, now - view.stage_started) if view.stage_started is not None else 0.0
+    return max(0.0, means[at] - spent) + sum(means[at + 1 :])
+
+
+def _longest_chain(tasks: Sequence[TaskView], left: dict[str, float]) -> float:
+    """The seconds of the chain that takes longest. Board order need not be the order of waiting."""
+    ends: dict[str, float] = {}
+    waiting = [view for view in tasks if view.id in left]
+    while waiting:
+        later = []
+        for view in waiting:
+            before = [name for name in view.task.after if name in left]
+            if all(name in ends for name in before):
+                ends[view.id] = left[view.id] + max((ends[name] for name in before), default=0.0)
+            else:
+                later.append(view)
+        if len(later) == len(waiting):
+            break
+        waiting = later
+    return max(ends.values(), default=0.0)
+
+
+def throughput(
+    snapshot: Snapshot, now: float, *, cells: int = 8, longest: float = 600.0
+) -> tuple[tuple[int, ...], float]:
+    """Tasks landed in each of `cells` equal spans up to now, and the tasks a minute over all of them.
+
+    The spans cover the run so far, at most `longest` seconds.
+    """
+    begin = snapshot.run.started if snapshot.run.started is not None else now
+    covered = min(longest, max(60.0, now - begin))
+    counts = [0] * cells
+    for at in reversed(snapshot.landings):
+        age = now - at
+        if age >= covered:
+            break
+        counts[cells - 1 - min(cells - 1, max(0, int(age / covered * cells)))] += 1
+    return tuple(counts), sum(counts) / covered * 60

@@ -1,0 +1,48 @@
+"""What a screen draws from: the newest snapshot, the time it is drawn for, and how the source of it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.state import Snapshot
+from tui.source.protocol import Health, Mode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """One moment of the dashboard. `now` is in seconds since the epoch, by the source's clock.
+    `dismissed` is the number of the last notice that somebody took note of."""
+
+    snapshot: Snapshot
+    now: float
+    health: Health
+    mode: Mode
+    dismissed: int = 0
+
+    @property
+    def errors(self) -> int:
+        """How many errors were told and not yet dismissed."""
+        return sum(1 for n in self.snapshot.notices if n.level == "error" and n.number > self.dismissed)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run was first started, to its end or to now."""
+        run = self.snapshot.run
+        if run.started is None:
+            return 0.0
+        until = run.finished.at if run.finished is not None else self.until
+        return max(0.0, until - run.started)
+
+    @property
+    def until(self) -> float:
+        """The time up to which running things have lasted: a dead run stands still."""
+        if self.snapshot.run.finished is not None or not self.health.alive:
+            return self.snapshot.at
+        return self.now
+
+    @property
+    def moving(self) -> bool:
+        """Whether time passes in the run: something may still happen."""
+        return (
+            self.snapshot.run.started is not None and self.snapshot.run.finished is None and self.health.alive
+        )

@@ -1,0 +1,1 @@
+"""The five panels of the dashboard."""

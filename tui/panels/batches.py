@@ -1,0 +1,150 @@
+"""The third panel: what travels together, to git and to the model service."""
+
+from __future__ import annotations
+
+from engine.figures import BatchView, QueueFigures, TrainView
+from engine.model import TaskState
+from engine.state import Snapshot
+from tui.format import safe_text
+from tui.frame import Frame
+from tui.line import BLANK, Line, joined, text
+from tui.panels.panel import Panel
+from tui.plain import ago, count, duration
+
+SHOWN_TRAINS = 12
+
+
+class BatchesPanel(Panel):
+    """The queues, the train on its way, pending model batches, and the round trips saved."""
+
+    NUMBER = 3
+    NAME = "Batches"
+
+    def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
+        """The figures; older trains and batches where there is room."""
+        return batch_lines(frame, full=width >= 60)
+
+    def summary(self, frame: Frame) -> Line:
+        """What moves, and what was saved."""
+        snapshot = frame.snapshot
+        moving = [train for train in snapshot.trains if train.ended_at is None]
+        open_ = [batch for batch in snapshot.batches if batch.ended_at is None]
+        queued = sum(queue.queued for queue in snapshot.queues)
+        parts: list[Line] = []
+        if moving:
+            parts.append(text(f"train {moving[-1].number} {moving[-1].stage}", "accent"))
+        elif queued:
+            parts.append(text(f"{queued} queued", "text"))
+        if open_:
+            requests = sum(batch.requests for batch in open_)
+            parts.append(
+                text(f"{count(requests, 'request')} in {count(len(open_), 'batch', 'batches')}", "batch")
+            )
+        parts.append(text(pushes_of(snapshot), "muted"))
+        return joined(parts, " · ")
+
+
+def pushes_of(snapshot: Snapshot) -> str:
+    """How many pushes the landed tasks took."""
+    landed = len(snapshot.landings)
+    pushes = snapshot.totals.pushes
+    if not landed:
+        return "nothing landed yet"
+    if not snapshot.run.remote:
+        trains = count(snapshot.totals.trains, "train")
+        return f"{trains} for {count(landed, 'task')}, no remote to push to"
+    saved = max(0, landed - pushes)
+    return f"{count(pushes, 'push', 'pushes')} for {count(landed, 'task')}, {saved} saved"
+
+
+def batch_lines(frame: Frame, *, full: bool) -> list[Line]:
+    """Git first, then the model."""
+    snapshot = frame.snapshot
+    queues = {queue.name: queue for queue in snapshot.queues}
+    lines = [_queue_line("git", queues.get("git"), frame, waiting=snapshot.count(TaskState.TO_LAND))]
+    moving = [train for train in snapshot.trains if train.ended_at is None]
+    lines += [_train_line(train, frame) for train in moving]
+    lines.append((("      ", "text"), (pushes_of(snapshot), "muted")))
+    model = next((queue for name, queue in queues.items() if name != "git"), None)
+    lines.append(_queue_line("model", model, frame))
+    for batch in snapshot.batches:
+        if batch.ended_at is None:
+            lines += _model_batch_lines(batch, frame)
+    calls, requests = snapshot.totals.batch_calls, snapshot.totals.batched_requests
+    if calls:
+        words = f"{count(calls, 'call')} for {count(requests, 'request')}, {max(0, requests - calls)} saved"
+        lines.append((("      ", "text"), (words, "muted")))
+    older = [train for train in reversed(snapshot.trains) if train.ended_at is not None][:SHOWN_TRAINS]
+    if older:
+        lines.append(BLANK)
+        lines += [_past_train_line(train, frame, full=full) for train in older]
+    return lines
+
+
+def _queue_line(name: str, queue: QueueFigures | None, frame: Frame, waiting: int = 0) -> Line:
+    label = (f"{name:<6}", "muted")
+    if queue is None or not queue.queued:
+        return (label, (f"{waiting} on the way" if waiting else "queue empty", "faint"))
+    spans = [label, (f"{queue.queued} queued", "text")]
+    if queue.max_size:
+        spans.append((f" of {queue.max_size}", "faint"))
+    if queue.oldest_at is not None:
+        age = max(0.0, frame.until - queue.oldest_at)
+        spans.append((f", oldest {ago(age)} of {ago(queue.max_age)}", "faint"))
+    return tuple(spans)
+
+
+_TRAIN_STAGES = (("combine", "merge"), ("verify", "verify"), ("push", "push"))
+
+
+def _train_line(train: TrainView, frame: Frame) -> Line:
+    spans = [
+        ("      ", "text"),
+        (f"train {train.number}", "text strong"),
+        (f" {count(len(train.tasks), 'task')} ", "muted"),
+    ]
+    names = [name for name, _ in _TRAIN_STAGES]
+    if train.stage == "bisect":
+        spans.append(("⠿ bisecting: looking for the task that breaks it", "warn"))
+    else:
+        at = names.index(train.stage) if train.stage in names else len(names) - 1
+        for index, (_, word) in enumerate(_TRAIN_STAGES):
+            mark, tone = ("✓", "good") if index < at else ("⠿", "accent") if index == at else ("·", "faint")
+            spans.append((f" {word} {mark}", tone))
+    spans.append((f"  {duration(frame.until - train.started_at)}", "faint"))
+    if train.detail:
+        spans.append((f" {safe_text(train.detail)}", "muted"))
+    return tuple(spans)
+
+
+def _past_train_line(train: TrainView, frame: Frame, *, full: bool) -> Line:
+    ended = train.ended_at or frame.until
+    when = f"{ago(max(0.0, frame.until - ended))} ago"
+    spans = [("      ", "text"), (f"train {train.number} ", "muted")]
+    if train.stage == "failed":
+        return (*spans, ("✗ ", "bad"), (safe_text(train.detail or "failed"), "bad"))
+    spans.append((f"✓ {train.landed} landed", "good"))
+    if train.sent_back:
+        spans.append((f", {train.sent_back} sent back", "warn"))
+    spans.append((f"  {train.tip[:7]} {when}", "faint"))
+    if full:
+        spans.append((f"  in {ended - train.started_at:.1f} s: {safe_text(', '.join(train.tasks))}", "faint"))
+    return tuple(spans)
+
+
+def _model_batch_lines(batch: BatchView, frame: Frame) -> list[Line]:
+    done = batch.succeeded + batch.errored
+    first = (
+        ("      ", "text"),
+        ("⧗ ", "batch"),
+        (f"…{safe_text(batch.id)[-6:]} ", "text strong"),
+        (f"{done} of {count(batch.requests, 'request')}", "text"),
+        (f" {batch.role} {safe_text(batch.model, 24)}", "faint"),
+    )
+    words = [batch.status.replace("_", " "), duration(frame.until - batch.submitted_at)]
+    if batch.next_poll_at is not None:
+        words.append(f"next poll in {max(0.0, batch.next_poll_at - frame.until):.0f} s")
+    second = [("        ", "text"), (", ".join(words), "muted")]
+    if batch.errored:
+        second.append((f", {batch.errored} errored", "bad"))
+    return [first, tuple(second)]

@@ -1,0 +1,131 @@
+"""The second panel: what was not paid for, and what was."""
+
+from __future__ import annotations
+
+from engine.state import Snapshot
+from tui.format import safe_text
+from tui.frame import Frame
+from tui.line import BLANK, Line, bar, joined, text
+from tui.panels.panel import Panel
+from tui.plain import count, money, size, thousands
+
+
+class CachesPanel(Panel):
+    """Hit rates of results, prompts and templates, what they saved, and who spent the rest."""
+
+    NUMBER = 2
+    NAME = "Caches"
+
+    def draw(self, frame: Frame) -> None:
+        """Write the figures, and what was saved at the foot."""
+        super().draw(frame)
+        self.head()
+
+    def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
+        """The figures."""
+        lines = cache_lines(frame.snapshot, width)
+        limits = limiter_lines(frame)
+        spend = spend_lines(frame.snapshot, width)
+        if spend and height > len(lines) + len(limits) + 1:
+            spend = [BLANK, *spend]
+        return [*lines, *limits, *spend]
+
+    def summary(self, frame: Frame) -> Line:
+        """The hit rates and what was saved."""
+        snapshot = frame.snapshot
+        return joined(
+            [
+                (("results ", "muted"), (percent(snapshot.results.hit_rate), "text")),
+                (("prompts ", "muted"), (percent(snapshot.prompt_hit_rate), "text")),
+                (("saved ", "muted"), (money(snapshot.totals.usd_saved), "good")),
+            ]
+        )
+
+
+def percent(share: float | None) -> str:
+    """A share in percent; an honest dash when nothing is known. Only all is 100 %."""
+    if share is None:
+        return "–"
+    return f"{min(99, round(share * 100)) if share < 1 else 100}%"
+
+
+def cache_lines(snapshot: Snapshot, width: int) -> list[Line]:
+    """What each cache held, and what that saved."""
+    results, templates, totals = snapshot.results, snapshot.templates, snapshot.totals
+    cells = 8 if width < 60 else 16
+
+    def gauge(name: str, share: float | None, detail: str) -> Line:
+        return (
+            (f"{name:<10}", "muted"),
+            *bar(share, cells, "good"),
+            (f" {percent(share):>4}  ", "text"),
+            (detail, "faint"),
+        )
+
+    looked = results.hits + results.misses
+    lines = [
+        gauge("results", results.hit_rate, f"{results.hits:,} of {looked:,}" if looked else "no look-up yet"),
+        gauge(
+            "prompts",
+            snapshot.prompt_hit_rate,
+            f"of {thousands(totals.usage.prompt)} tokens" if totals.usage.prompt else "no call yet",
+        ),
+        gauge("templates", templates.hit_rate, f"{templates.renders:,} renders" if templates.renders else ""),
+        (
+            ("saved     ", "muted"),
+            (money(totals.usd_saved), "good strong"),
+            (f"  {thousands(totals.tokens_saved)} tokens not sent again", "faint"),
+        ),
+    ]
+    if results.disabled:
+        lines.append(text(f"the result cache is off: {safe_text(results.disabled)}", "warn"))
+    elif results.entries:
+        kept = f"{count(results.entries, 'entry', 'entries')}, {size(results.bytes)}"
+        lines.append((("kept      ", "muted"), (kept, "text")))
+    if results.last_miss:
+        lines.append((("last miss ", "muted"), (safe_text(results.last_miss), "text")))
+    return lines
+
+
+def limiter_lines(frame: Frame) -> list[Line]:
+    """How many calls each model class may have in flight, and whether the service asked for silence."""
+    lines: list[Line] = []
+    for limiter in frame.snapshot.limiters:
+        spans = [
+            (f"{safe_text(limiter.model_class, 9):<10}", "muted"),
+            (f"{limiter.in_flight} of {limiter.limit}", "text"),
+            (" in flight" + (f", {limiter.waiting} wait" if limiter.waiting else ""), "faint"),
+        ]
+        if limiter.paused_until is not None and limiter.paused_until > frame.now:
+            spans.append(
+                (f"  paused {limiter.paused_until - frame.now:.0f} s: {safe_text(limiter.reason)}", "warn")
+            )
+        elif limiter.reason:
+            spans.append((f"  {safe_text(limiter.reason)}", "warn"))
+        lines.append(tuple(spans))
+    return lines
+
+
+def spend_lines(snapshot: Snapshot, width: int) -> list[Line]:
+    """Who spent what: each role on each model."""
+    lines: list[Line] = []
+    for line in snapshot.spend:
+        calls = count(line.calls, "call")
+        more = [
+            f"{line.cached} cached" if line.cached else "",
+            f"{line.batched} batched" if line.batched else "",
+        ]
+        detail = ", ".join(part for part in (calls, *more) if part)
+        spans = [(f"{line.role:<12}", "muted"), (f"{money(line.usd):>8}  ", "text"), (detail, "faint")]
+        if width >= 70:
+            usage = line.usage
+            spans.append(
+                (
+                    f"  {safe_text(line.model, 24)}  in {thousands(usage.prompt)}  out {thousands(usage.output)}",
+                    "faint",
+                )
+            )
+        if line.unpriced:
+            spans.append((f"  {line.unpriced} unpriced", "warn"))
+        lines.append(tuple(spans))
+    return lines

@@ -1,0 +1,147 @@
+"""The first panel: every task of the run."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from engine.model import TaskState
+from engine.state import Snapshot
+from tui.frame import Frame
+from tui.line import Line, text
+from tui.panels.panel import Panel
+from tui.widgets.line_view import LineView
+from tui.widgets.task_list import TaskList
+
+
+class FilterInput(Input):
+    """One line to type what to look for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Clear the filter", show=False),
+        Binding("up,down", "leave_to_list", show=False),
+    ]
+
+    def action_leave(self) -> None:
+        """Clear it and go back to the list."""
+        self.value = ""
+        self.screen.query_one(TaskList).focus()
+
+    def action_leave_to_list(self) -> None:
+        """Go back to the list; the filter stays."""
+        self.screen.query_one(TaskList).focus()
+
+
+class DispatchPanel(Panel):
+    """The list of tasks, its filter, and how many are where."""
+
+    DEFAULT_CSS = """
+    DispatchPanel {
+        padding: 0;
+        & > #columns { height: 1; }
+        & > FilterInput { height: 1; border: none; padding: 0 1; background: $surface; display: none; }
+        & > FilterInput.-open { display: block; }
+    }
+    """
+    NUMBER = 1
+    NAME = "Dispatch"
+
+    def compose(self) -> ComposeResult:
+        """The columns' titles, the rows and the filter."""
+        columns = LineView(id="columns")
+        columns.can_focus = False
+        yield columns
+        yield TaskList(id="tasks")
+        yield FilterInput(placeholder="filter: words in id, scope, state, last line", compact=True)
+
+    @property
+    def tasks(self) -> TaskList:
+        """The rows."""
+        return self.query_one(TaskList)
+
+    def draw(self, frame: Frame) -> None:
+        """Show the tasks."""
+        self.tasks.show(frame)
+        self._head()
+
+    @on(TaskList.Moved)
+    def _head(self) -> None:
+        frame = self.frame
+        if frame is None:
+            return
+        tasks = self.tasks
+        self.query_one("#columns", LineView).show([tasks.columns.header()])
+        chips = []
+        if tasks.marked:
+            chips.append(f"◆ {len(tasks.marked)} marked")
+        if tasks.problems_only:
+            chips.append("problems only (e)")
+        if tasks.filter_text:
+            chips.append(f"filter “{tasks.filter_text}” (/)")
+        chips.append(f"{tasks.order} (s)")
+        if tasks.shown:
+            chips.append(f"{tasks.cursor + 1} of {len(tasks.shown)}")
+        self.head(" · ".join(counts_of(frame.snapshot)), " · ".join(chips))
+
+    def open_filter(self) -> None:
+        """Let somebody type what to look for."""
+        field = self.query_one(FilterInput)
+        field.add_class("-open")
+        field.focus()
+
+    @on(Input.Changed)
+    def _filter_typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.tasks.arrange(filter_text=event.value.strip()[:200])
+
+    @on(Input.Submitted)
+    def _filter_done(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.tasks.focus()
+
+    def on_descendant_blur(self) -> None:
+        """The field goes when it is left; its filter stays as a chip."""
+        self.call_after_refresh(self._close_field)
+
+    def _close_field(self) -> None:
+        field = self.query_one(FilterInput)
+        if not field.has_focus:
+            field.remove_class("-open")
+
+    def clear_filter(self) -> bool:
+        """Show all tasks again; gives whether anything was hidden."""
+        tasks = self.tasks
+        hidden = bool(tasks.filter_text or tasks.problems_only)
+        self.query_one(FilterInput).value = ""
+        tasks.arrange(filter_text="", problems_only=False)
+        return hidden
+
+    def focus_inside(self) -> None:
+        """Let keys go to the rows."""
+        self.tasks.focus()
+
+    def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
+        """Not used: the rows draw themselves."""
+        return []
+
+    def summary(self, frame: Frame) -> Line:
+        """How many tasks are where."""
+        return text(" · ".join(counts_of(frame.snapshot)), "muted")
+
+
+def counts_of(snapshot: Snapshot) -> list[str]:
+    """How many tasks are in each state, those that matter most first."""
+    names = (
+        (TaskState.RUNNING, "running"),
+        (TaskState.TO_LAND, "to land"),
+        (TaskState.FAILED, "failed"),
+        (TaskState.CANCELLED, "cancelled"),
+        (TaskState.QUEUED, "queued"),
+        (TaskState.WAITING, "waiting"),
+        (TaskState.LANDED, "landed"),
+    )
+    return [f"{snapshot.count(state):,} {word}" for state, word in names if snapshot.count(state)]

@@ -1,0 +1,180 @@
+"""A task as one row of the list: its state as glyph and word, its way through the stages, and why it stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from engine.model import Stage, TaskState
+from engine.state import TaskView
+from tui.format import fit, safe_text
+from tui.line import Line, Span
+from tui.plain import duration, money
+
+MAX_ID = 16
+BAR_FROM = 64
+COST_FROM = 52
+ELAPSED_FROM = 46
+
+_STAGES = (Stage.PLAN, Stage.IMPLEMENT, Stage.VERIFY, Stage.JUDGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A state as it is shown: never by colour alone."""
+
+    glyph: str
+    word: str
+    tone: str
+
+
+_LOOKS = {
+    TaskState.WAITING: Look("·", "waiting", "faint"),
+    TaskState.QUEUED: Look("○", "queued", "muted"),
+    TaskState.RUNNING: Look("▶", "starting", "accent"),
+    TaskState.TO_LAND: Look("■", "to land", "info"),
+    TaskState.LANDED: Look("✓", "landed", "good"),
+    TaskState.FAILED: Look("✗", "failed", "bad"),
+    TaskState.CANCELLED: Look("⊘", "cancelled", "warn"),
+}
+SENT_BACK = Look("!", "sent back", "warn")
+IN_A_BATCH = Look("⧗", "in a batch", "batch")
+
+
+def look_of(view: TaskView) -> Look:
+    """How the task's state is shown."""
+    if view.sent_back and view.state is TaskState.QUEUED:
+        return SENT_BACK
+    if view.state is TaskState.RUNNING:
+        if view.batched:
+            return IN_A_BATCH
+        if view.stage is not None:
+            return Look("▶", view.stage.value, "accent")
+    return _LOOKS[view.state]
+
+
+def stage_bar(view: TaskView) -> tuple[Span, ...]:
+    """Four cells for plan, implement, verify and judge: done, here, failed or still to come."""
+    if view.state in (TaskState.TO_LAND, TaskState.LANDED) or view.stage is Stage.LAND:
+        return (("▰▰▰▰", "good"),)
+    if view.state is TaskState.RUNNING and view.stage is not None:
+        at = _STAGES.index(view.stage)
+        return (("▰" * at, "good"), ("▰", "accent"), ("▱" * (3 - at), "faint"))
+    failed = next((span.stage for span in reversed(view.spans) if span.ok is False), None)
+    if view.state is TaskState.FAILED and failed in _STAGES:
+        at = _STAGES.index(failed)
+        return (("▰" * at, "muted"), ("✗", "bad"), ("▱" * (3 - at), "faint"))
+    if view.sent_back and view.state is TaskState.QUEUED:
+        return (("▰▰▰▰", "warn"),)
+    return (("▱▱▱▱", "faint"),) if view.attempt else (("    ", "text"),)
+
+
+def why(view: TaskView, others: Mapping[str, TaskView]) -> Span:
+    """The last column: what the task does, or why it does nothing."""
+    if view.state is TaskState.WAITING and view.task.after:
+        waits = [
+            name
+            for name in view.task.after
+            if (o := others.get(name)) is None or o.state is not TaskState.LANDED
+        ]
+        ended = [name for name in waits if (o := others.get(name)) is not None and o.state.ended]
+        if ended:
+            other = others[ended[0]]
+            return f"blocked: {safe_text(other.id)} {_LOOKS[other.state].word}", "warn"
+        if waits:
+            return "after " + ", ".join(safe_text(name) for name in waits[:8]), "faint"
+    if view.state is TaskState.FAILED:
+        return safe_text(view.problem or view.last), "bad"
+    if view.sent_back and view.state is TaskState.QUEUED:
+        return safe_text(view.problem), "warn"
+    if view.state is TaskState.LANDED:
+        return safe_text(view.last), "faint"
+    if view.last:
+        return safe_text(view.last), "muted"
+    return safe_text(view.task.scope), "faint"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The widths of the columns, in cells; 0 leaves a column out. The last one takes the rest."""
+
+    id: int
+    state: int
+    bar: int
+    attempt: int
+    elapsed: int
+    cost: int
+    last: int
+
+    @classmethod
+    def of(cls, width: int, longest_id: int) -> Columns:
+        """The columns for a list that is `width` cells wide."""
+        ids = max(2, min(MAX_ID if width >= COST_FROM else 10, longest_id))
+        bar = 4 if width >= BAR_FROM else 0
+        attempt = 3 if width >= ELAPSED_FROM else 0
+        elapsed = 7 if width >= ELAPSED_FROM else 0
+        cost = 7 if width >= COST_FROM else 0
+        state = 12
+        used = 2 + sum(column + 1 for column in (ids, state, bar, attempt, elapsed, cost) if column)
+        return cls(ids, state, bar, attempt, elapsed, cost, max(0, width - used))
+
+    def header(self) -> Line:
+        """The titles over the columns."""
+        titles = (
+            ("ID", self.id, False),
+            ("State", self.state, False),
+            ("Stage", self.bar, False),
+            ("Try", self.attempt, True),
+            ("Elapsed", self.elapsed, True),
+            ("Cost", self.cost, True),
+        )
+        parts = [fit(title, width, right=right) for title, width, right in titles if width]
+        return (("  " + " ".join(parts) + " " + fit("Last", self.last), "faint"),)
+
+
+def longest_id(tasks: Sequence[TaskView]) -> int:
+    """The cells of the longest id."""
+    return max(
+        (
+            len(view.task.id) if view.task.id.isascii() else cell_len(safe_text(view.task.id))
+            for view in tasks
+        ),
+        default=2,
+    )
+
+
+def task_row(
+    view: TaskView,
+    columns: Columns,
+    now: float,
+    others: Mapping[str, TaskView],
+    *,
+    here: bool = False,
+    marked: bool = False,
+) -> Line:
+    """The row of a task. `here`: the cursor is on it; `marked`: it is chosen for the next command."""
+    look = look_of(view)
+    calm = "muted" if view.state.ended and view.state is not TaskState.FAILED else "text"
+    spans: list[Span] = [("▌" if here else " ", "accent"), ("◆" if marked else " ", "accent")]
+    spans.append((fit(safe_text(view.task.id), columns.id) + " ", f"{calm} strong" if here else calm))
+    spans.append((look.glyph + " ", look.tone))
+    spans.append((fit(look.word, columns.state - 2) + " ", look.tone))
+    if columns.bar:
+        spans += [*stage_bar(view), (" ", "text")]
+    begun = view.started is not None
+    if columns.attempt:
+        again = "warn" if view.attempt > 1 and not view.state.ended else calm
+        spans.append(
+            (fit(str(view.attempt) if view.attempt else "", columns.attempt, right=True) + " ", again)
+        )
+    if columns.elapsed:
+        spans.append(
+            (fit(duration(view.elapsed(now)) if begun else "", columns.elapsed, right=True) + " ", calm)
+        )
+    if columns.cost:
+        spans.append((fit(money(view.usd) if view.usd else "", columns.cost, right=True) + " ", calm))
+    content, tone = why(view, others)
+    spans.append((fit(content, columns.last), tone))
+    return tuple(spans)

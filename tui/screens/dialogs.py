@@ -1,0 +1,148 @@
+"""The small screens: a question, the keys, the list of notices, and what stands there when the terminal is too small."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from tui.format import safe_text
+from tui.line import BLANK, Line, text, wrapped
+from tui.plain import duration
+from tui.widgets.line_view import LineView
+
+if TYPE_CHECKING:
+    from tui.app import DashboardApp
+
+MIN_SIZE = (38, 10)
+GOOD_SIZE = (40, 12)
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """Asks before what cannot be undone. The answer that changes nothing has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes", show=False),
+        Binding("n,escape", "answer(False)", "No", show=False),
+        Binding("left,right,tab", "app.focus_next", "Other button", show=False),
+    ]
+
+    def __init__(self, question: str, detail: str, yes: str, no: str) -> None:
+        super().__init__()
+        self._words = (question, detail, yes, no)
+
+    def compose(self) -> ComposeResult:
+        """The question and two answers."""
+        question, detail, yes, no = self._words
+        with Vertical(classes="dialog"):
+            yield Static(Content(question), classes="question")
+            yield Static(Content(detail), classes="detail")
+            with Horizontal(classes="answers"):
+                yield Button(Content(f"{yes} (y)"), id="yes", compact=True)
+                yield Button(Content(f"{no} (n)"), id="no", compact=True)
+
+    def on_mount(self) -> None:
+        """The safe answer is one key away."""
+        self.query_one("#no").focus()
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, answer: bool) -> None:
+        """Answer by key."""
+        self.dismiss(answer)
+
+
+class LinesScreen(ModalScreen[None]):
+    """Lines in a box, left with escape."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "dismiss", "Close", show=False)
+    ]
+
+    TITLE_TEXT = ""
+
+    def compose(self) -> ComposeResult:
+        """The box."""
+        with Vertical(classes="sheet") as sheet:
+            yield LineView()
+        sheet.border_title = Content(self.TITLE_TEXT)
+        sheet.border_subtitle = Content("esc closes")
+
+    def on_mount(self) -> None:
+        """Write the lines."""
+        self.call_after_refresh(self.draw)
+
+    def on_resize(self) -> None:
+        """Lay out for the new size."""
+        self.call_after_refresh(self.draw)
+
+    def draw(self) -> None:
+        """Write the lines for the width there is."""
+        view = self.query_one(LineView)
+        view.show(self.lines(view.scrollable_content_region.width))
+
+    def lines(self, width: int) -> list[Line]:
+        """What to show."""
+        raise NotImplementedError
+
+
+class NoticesScreen(LinesScreen):
+    """Everything a person was told in this run, newest first, until it is dismissed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "dismiss_all", "Dismiss all", show=False),
+        Binding("n", "dismiss", "Close", show=False),
+    ]
+    TITLE_TEXT = "Notices"
+
+    def lines(self, width: int) -> list[Line]:
+        """The notices, the newest first."""
+        app = cast("DashboardApp", self.app)
+        snapshot = app.frame.snapshot
+        begin = snapshot.run.started or 0.0
+        lines: list[Line] = []
+        for notice in reversed(snapshot.notices):
+            if notice.number <= app.dismissed:
+                break
+            mark, tone = _MARKS.get(notice.level, _MARKS["info"])
+            about = f"{safe_text(notice.task)}: " if notice.task else ""
+            rows = wrapped(about + safe_text(notice.text, 2000), width - 10)
+            for number, row in enumerate(rows):
+                head = f"{duration(notice.at - begin):>7} " if number == 0 else " " * 8
+                lines.append(((head, "faint"), (f"{mark} " if number == 0 else "  ", tone), *row))
+        if not lines:
+            return [text("nothing to tell", "muted")]
+        return [*lines, BLANK, text("d dismisses all", "faint")]
+
+    def action_dismiss_all(self) -> None:
+        """Take note of all of them."""
+        app = cast("DashboardApp", self.app)
+        app.dismissed = app.frame.snapshot.notice_count
+        self.dismiss()
+
+
+_MARKS = {"error": ("✗", "bad"), "warning": ("!", "warn"), "info": ("·", "muted")}
+
+
+class TooSmallScreen(ModalScreen[None]):
+    """Says that nothing can be shown here, and goes by itself when it can."""
+
+    def compose(self) -> ComposeResult:
+        """One sentence."""
+        yield Static(Content(self._sentence()), id="too-small")
+
+    def on_resize(self) -> None:
+        """The size in the sentence is the one there is."""
+        self.query_one("#too-small", Static).update(Content(self._sentence()))
+
+    def _sentence(self) -> str:
+        size = self.app.size
+        return f"terminal too small: needs {GOOD_SIZE[0]}×{GOOD_SIZE[1]}, has {size.width}×{size.height}"

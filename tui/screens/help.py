@@ -1,0 +1,54 @@
+"""The keys, made from the bindings themselves, so that they cannot be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.binding import Binding, BindingType
+
+from tui.format import fit
+from tui.line import BLANK, Line, text
+from tui.screens.dialogs import LinesScreen
+from tui.widgets.key_bar import SHOWN_AS
+
+
+def key_groups() -> list[tuple[str, list[tuple[str, str]]]]:
+    """All keys with what they do, by the place where they work."""
+    from tui.app import DashboardApp
+    from tui.screens.main import MainScreen
+    from tui.screens.task import TaskScreen
+    from tui.widgets.line_view import LineView
+    from tui.widgets.task_list import TaskList
+
+    return [
+        ("Tasks", _rows(TaskList.BINDINGS)),
+        ("Dashboard", _rows(MainScreen.BINDINGS)),
+        ("Task screen", _rows(TaskScreen.BINDINGS)),
+        ("Any text", _rows(LineView.BINDINGS)),
+        ("Everywhere", [*_rows(DashboardApp.BINDINGS), ("ctrl+p", "Commands: all of this by name")]),
+    ]
+
+
+def _rows(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
+    rows = []
+    for binding in bindings:
+        assert isinstance(binding, Binding)
+        keys = " ".join(SHOWN_AS.get(key, key) for key in binding.key.split(","))
+        words = binding.tooltip or binding.description
+        rows.append((keys, words[:1].upper() + words[1:]))
+    return rows
+
+
+class HelpScreen(LinesScreen):
+    """Every key and what it does."""
+
+    TITLE_TEXT = "Keys"
+
+    def lines(self, width: int) -> list[Line]:
+        """The keys by place."""
+        lines: list[Line] = []
+        for name, rows in key_groups():
+            lines += [text(name, "accent strong")]
+            lines += [((f"  {fit(keys, 16)} ", "text strong"), (words, "muted")) for keys, words in rows]
+            lines.append(BLANK)
+        return lines[:-1]

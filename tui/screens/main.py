@@ -1,0 +1,265 @@
+"""The main screen: all five panels where there is room, the task list with a line for each other panel where not."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+
+from tui.format import fit
+from tui.frame import Frame
+from tui.line import Line, bar, cut_line, spread, text
+from tui.panels.batches import BatchesPanel
+from tui.panels.caches import CachesPanel
+from tui.panels.dispatch import DispatchPanel
+from tui.panels.history import HistoryPanel
+from tui.panels.lessons import LessonsPanel
+from tui.panels.panel import Panel
+from tui.plain import duration
+from tui.screens.base import FrameScreen
+from tui.screens.task import TaskScreen
+from tui.widgets.header import header_line
+from tui.widgets.key_bar import KeyBar
+from tui.widgets.line_view import LineView
+from tui.widgets.task_list import TaskList
+
+WIDE = (100, 28)
+NORMAL = (60, 18)
+JUMP = 10.0
+"""Seconds of the run that one key jumps in a replay."""
+
+
+class MainScreen(FrameScreen):
+    """Header, panels, keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter"),
+        Binding("e", "problems", "problems"),
+        Binding("s", "sort", "Sort the tasks another way", show=False),
+        Binding("r", "retry", "retry"),
+        Binding("x", "cancel", "cancel"),
+        Binding("p", "pause", "pause"),
+        Binding("X", "drain", "Drain: start no more tasks, end with those that run", show=False),
+        Binding("L", "land_now", "Let the train leave now", show=False),
+        Binding("greater_than_sign", "more(1)", "One more task at once; in a replay: faster", show=False),
+        Binding("less_than_sign", "more(-1)", "One task fewer at once; in a replay: slower", show=False),
+        Binding("right_square_bracket", "jump(1)", "In a replay: 10 s on", show=False),
+        Binding("left_square_bracket", "jump(-1)", "In a replay: 10 s back", show=False),
+        Binding("plus", "zoom", "zoom"),
+        Binding("1", "panel(1)", "Dispatch", show=False),
+        Binding("2", "panel(2)", "Caches", show=False),
+        Binding("3", "panel(3)", "Batches", show=False),
+        Binding("4", "panel(4)", "Lessons", show=False),
+        Binding("5", "panel(5)", "History", show=False),
+        Binding("tab", "app.focus_next", "Next panel", show=False),
+        Binding("shift+tab", "app.focus_previous", "Previous panel", show=False),
+        Binding("escape", "back", "Back: close the panel, clear the filter", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened: int | None = None
+
+    def compose(self) -> ComposeResult:
+        """All parts; which of them are seen depends on the size."""
+        header = LineView(id="header")
+        header.can_focus = False
+        yield header
+        tape = LineView(id="tape")
+        tape.can_focus = False
+        yield tape
+        with Horizontal(id="top"):
+            yield DispatchPanel(id="dispatch")
+            with Vertical(id="side"):
+                yield CachesPanel(id="caches")
+                yield BatchesPanel(id="batches")
+        with Horizontal(id="bottom"):
+            yield LessonsPanel(self.dashboard.source.lookups, id="lessons")
+            yield HistoryPanel(id="history")
+        summary = LineView(id="summary")
+        summary.can_focus = False
+        yield summary
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Begin with the tasks."""
+        self.query_one("#tape").display = self.dashboard.source.playback is not None
+        self._arrange()
+        self.query_one(TaskList).focus()
+
+    # Layout
+
+    @property
+    def layout_name(self) -> str:
+        """Wide, normal or narrow."""
+        size = self.app.size
+        if size.width >= WIDE[0] and size.height >= WIDE[1]:
+            return "wide"
+        return "normal" if size.width >= NORMAL[0] and size.height >= NORMAL[1] else "narrow"
+
+    def _arrange(self) -> None:
+        layout = self.layout_name
+        opened = self._opened
+        everything = layout == "wide" and opened is None
+        alone = opened or 1
+        for panel in self.query(Panel):
+            panel.display = everything or alone == panel.NUMBER
+        self.query_one("#side").display = everything or alone in (2, 3)
+        self.query_one("#top").display = everything or alone in (1, 2, 3)
+        self.query_one("#bottom").display = everything or alone in (4, 5)
+        self.query_one("#summary").display = layout == "normal" and alone == 1
+        self.set_class(not everything, "-alone")
+        self.set_class(layout == "narrow", "-narrow")
+        self.set_class(self.app.size.height >= 36, "-tall")
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another size may need another layout."""
+        self._arrange()
+        super().on_resize()
+
+    @on(Panel.Wanted)
+    def _panel_wanted(self, event: Panel.Wanted) -> None:
+        self._open(event.number)
+
+    def _open(self, number: int | None) -> None:
+        self._opened = number
+        self._arrange()
+        panel = self._panel(number or 1)
+        self.call_after_refresh(panel.focus_inside)
+        self.call_after_refresh(self.catch_up)
+
+    def _panel(self, number: int) -> Panel:
+        return next(panel for panel in self.query(Panel) if number == panel.NUMBER)
+
+    # Frames
+
+    def show(self, frame: Frame) -> None:
+        """Show this frame in every part that is seen."""
+        cells = self.app.size.width
+        self.query_one("#header", LineView).show([header_line(frame, cells)])
+        if self.dashboard.source.playback is not None:
+            self.query_one("#tape", LineView).show([self._tape_line(cells)])
+        for panel in self.query(Panel):
+            if panel.display:
+                panel.show(frame)
+        if self.query_one("#summary").display:
+            self.query_one("#summary", LineView).show(self._summary_lines(frame, cells))
+
+    def _summary_lines(self, frame: Frame, cells: int) -> list[Line]:
+        lines: list[Line] = []
+        for panel in self.query(Panel):
+            if panel.NUMBER > 1:
+                head: Line = ((f" {panel.NUMBER} ", "accent"), (fit(panel.NAME, 9), "muted"))
+                lines.append(cut_line((*head, *panel.summary(frame)), cells))
+        return lines
+
+    def _tape_line(self, cells: int) -> Line:
+        tape = self.dashboard.source.playback
+        assert tape is not None
+        state = "▶" if tape.playing else "‖"
+        left: Line = ((f" {state} {duration(tape.position)} ", "batch strong"),)
+        right: Line = (
+            (f" {duration(tape.length)}  ×{tape.speed:g}  p play/pause  [ ] jump  < > speed ", "muted"),
+        )
+        room = cells - len(left[0][0]) - len(right[0][0])
+        if room < 8:
+            return spread(left, text(f"{duration(tape.length)} ×{tape.speed:g} ", "muted"), cells)
+        return (*left, *bar(tape.position / tape.length if tape.length else 1.0, room, "batch"), *right)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a line of the summary opens its panel; on the tape it goes there."""
+        if event.widget is self.query_one("#summary"):
+            self._open(event.screen_y - self.query_one("#summary").region.y + 2)
+        elif event.widget is self.query_one("#tape"):
+            self._seek(event.screen_x)
+
+    def _seek(self, x: int) -> None:
+        tape = self.dashboard.source.playback
+        if tape is not None:
+            tape.seek(tape.length * x / max(1, self.app.size.width - 1))
+
+    @on(TaskList.Opened)
+    def _task_opened(self, event: TaskList.Opened) -> None:
+        self.app.push_screen(TaskScreen(event.task_id))
+
+    # Keys
+
+    @property
+    def tasks(self) -> TaskList:
+        """The task list."""
+        return self.query_one(TaskList)
+
+    def action_panel(self, number: int) -> None:
+        """Go to a panel; where it is not seen, open it in full."""
+        if self.layout_name == "wide" and self._opened is None:
+            self._panel(number).focus_inside()
+        else:
+            self._open(number if number > 1 or self.layout_name == "wide" else None)
+
+    def action_zoom(self) -> None:
+        """Show the panel that has the keys in full, or all panels again."""
+        if self._opened is not None:
+            self._open(None)
+            return
+        focused = self.focused
+        inside = next((panel for panel in self.query(Panel) if focused in panel.query("*")), None)
+        self._open(inside.NUMBER if inside is not None else 1)
+
+    def action_back(self) -> None:
+        """Close what is open: the panel, the marks, the filter."""
+        dispatch = self.query_one(DispatchPanel)
+        if self._opened is not None:
+            self._open(None)
+        elif self.tasks.marked:
+            self.tasks.unmark()
+        elif not dispatch.clear_filter():
+            self.tasks.focus()
+
+    def action_filter(self) -> None:
+        """Type what to list."""
+        if self._opened not in (None, 1):
+            self._open(1 if self.layout_name == "wide" else None)
+        self.call_after_refresh(self.query_one(DispatchPanel).open_filter)
+
+    def action_problems(self) -> None:
+        """List only what went wrong, or all again."""
+        self.tasks.arrange(problems_only=not self.tasks.problems_only)
+        self.tasks.focus()
+
+    def action_sort(self) -> None:
+        """Another order."""
+        self.tasks.arrange(order=self.tasks.order.next)
+
+    def action_retry(self) -> None:
+        """Try the chosen tasks again."""
+        self.dashboard.steering.retry(self.tasks.chosen)
+        self.tasks.unmark()
+
+    def action_cancel(self) -> None:
+        """Cancel the chosen tasks, after a question."""
+        self.dashboard.steering.cancel(self.tasks.chosen, self.tasks.unmark)
+
+    def action_pause(self) -> None:
+        """Pause or go on."""
+        self.dashboard.steering.toggle_pause()
+
+    def action_drain(self) -> None:
+        """Start no more tasks, after a question."""
+        self.dashboard.steering.drain()
+
+    def action_land_now(self) -> None:
+        """Let the train leave."""
+        self.dashboard.steering.land_now()
+
+    def action_more(self, step: int) -> None:
+        """More or fewer tasks at once; in a replay, faster or slower."""
+        self.dashboard.steering.step(step)
+
+    def action_jump(self, direction: int) -> None:
+        """Jump in a replay."""
+        tape = self.dashboard.source.playback
+        if tape is not None:
+            tape.seek(tape.position + direction * JUMP)

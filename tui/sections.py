@@ -1,0 +1,237 @@
+"""The sections of the task screen that need nothing but the snapshot: each gives lines for a width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.model import TaskState, Usage
+from engine.state import CallView, StageSpan, TaskView
+from tui.format import cut, fit, safe_lines, safe_text
+from tui.line import BLANK, Line, bar, text, wrapped
+from tui.plain import count, duration, money, thousands
+from tui.rows import look_of
+
+
+def head_lines(view: TaskView, now: float, width: int) -> list[Line]:
+    """What the task is, how it stands, and what it cost."""
+    look = look_of(view)
+    task = view.task
+    spans = [(f" {safe_text(task.id, 40)} ", "text strong"), (f"{look.glyph} {look.word}", look.tone)]
+    if view.attempt:
+        spans.append((f"  try {view.attempt}", "warn" if view.attempt > 1 else "muted"))
+    if view.started is not None:
+        spans.append((f"  {duration(view.elapsed(now))}", "muted"))
+    spans.append((f"  {money(view.usd)}", "muted"))
+    if view.usd_saved:
+        spans.append((f"  {money(view.usd_saved)} saved", "good"))
+    if task.lane != "fast":
+        spans.append((f"  {task.lane} lane", "batch"))
+    lines: list[Line] = [tuple(spans)]
+    lines.append(((" ", "text"), (cut(safe_text(task.scope), width - 2), "text")))
+    reason, tone = (
+        (view.problem, "bad" if view.state is TaskState.FAILED else "warn")
+        if view.problem
+        else (view.last, "muted")
+    )
+    if reason:
+        lines.append(((" ", "text"), (cut(safe_text(reason), width - 2), tone)))
+    return lines
+
+
+def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
+    """Each try with its stages, how long each took, and how it ended."""
+    task = view.task
+    lines: list[Line] = []
+    begin = view.started or now
+    longest = max((_seconds(span, now) for span in view.spans), default=0.0) or 1.0
+    cells = 12 if width >= 70 else 0
+    attempt = 0
+    for span in view.spans:
+        if span.attempt != attempt:
+            attempt = span.attempt
+            if lines:
+                lines.append(BLANK)
+            lines.append(
+                ((f"try {attempt}", "text strong"), (f"  from {duration(span.started - begin)} on", "faint"))
+            )
+        mark, tone = ("✓", "good") if span.ok else ("▶", "accent") if span.ended is None else ("✗", "bad")
+        if span.ok is None and span.ended is not None:
+            mark, tone = "↻", "warn"
+        seconds = _seconds(span, now)
+        spans = [(f"  {mark} ", tone), (f"{span.stage:<10}", "text"), (f"{_short(seconds):>8}  ", "muted")]
+        if cells:
+            spans += [*bar(seconds / longest, cells, tone), ("  ", "text")]
+        used = 22 + (cells + 2 if cells else 0)
+        note = safe_text(span.note) or ("running" if span.ended is None else "")
+        lines.append((*spans, (cut(note, max(4, width - used)), "bad" if tone == "bad" else "muted")))
+    if view.state is TaskState.LANDED:
+        lines += [BLANK, ((("✓ landed ", "good"), (f"{view.commit[:10]} with train {view.train}", "muted")))]
+    elif view.state is TaskState.TO_LAND:
+        lines += [BLANK, ((("■ verified and judged, ", "info"), (safe_text(view.last), "muted")))]
+    if not lines:
+        waits = ", ".join(safe_text(name) for name in task.after)
+        lines = [
+            text(
+                f"not started: it waits for {waits}" if waits else "not started: it waits for a free slot",
+                "muted",
+            )
+        ]
+    lines += [BLANK, *_facts(view, width)]
+    return lines
+
+
+def _facts(view: TaskView, width: int) -> Iterable[Line]:
+    task = view.task
+    facts = (
+        ("scope", task.scope),
+        ("type", task.type),
+        ("lane", str(task.lane)),
+        ("after", ", ".join(task.after)),
+        ("branch", view.branch or task.branch),
+        ("worktree", view.worktree),
+        ("check", task.command or ""),
+        ("accepted", task.acceptance),
+        ("board", f"line {task.line}" if task.line else ""),
+    )
+    for name, value in facts:
+        for index, line in enumerate(wrapped(safe_text(value, 1000), width - 12)) if value else ():
+            yield ((f"{name if index == 0 else '':<10}", "faint"), *line)
+
+
+def _seconds(span: StageSpan, now: float) -> float:
+    return max(0.0, (span.ended if span.ended is not None else now) - span.started)
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+
+
+def plan_lines(view: TaskView, width: int) -> list[Line]:
+    """The Planner's steps and files."""
+    plan = view.plan
+    if plan is None or not (plan.steps or plan.files):
+        why = "no plan was made" if view.attempt else "the task has not started"
+        return [text(f"{why}; without a Planner the task's text goes to the Implementer as it is", "muted")]
+    lines: list[Line] = [text(f"{plan.type}, {count(len(plan.steps), 'step')}", "faint")]
+    for number, step in enumerate(plan.steps, 1):
+        for index, line in enumerate(wrapped(safe_text(step, 2000), width - 5)):
+            lines.append(((f"{number:>2}. " if index == 0 else "    ", "accent"), *line))
+    if plan.files:
+        lines += [BLANK, text("files", "faint")]
+        lines += [text(f"  {safe_text(path)}", "info") for path in plan.files]
+    return lines
+
+
+def verdict_lines(view: TaskView, width: int) -> list[Line]:
+    """What verification and the Judge said, and the exact error where there is one."""
+    lines: list[Line] = []
+    done = view.verification
+    if done is not None:
+        mark, tone = ("✓ passed", "good") if done.passed else ("✗ failed", "bad")
+        how = "timed out" if done.timed_out else f"exit status {done.exit_status}"
+        cached = ", known from before" if done.cached else ""
+        lines.append(
+            (("verify  ", "faint"), (mark, tone), (f"  {how}, {done.duration:.1f} s{cached}", "muted"))
+        )
+        lines.append((("        ", "faint"), (safe_text(done.command), "info")))
+        lines += [text(f"  {row}", "muted") for row in safe_lines(done.output)]
+        lines.append(BLANK)
+    verdict = view.verdict
+    if verdict is not None:
+        mark, tone = ("✓ approved", "good") if verdict.approved else ("✗ refused", "bad")
+        lines.append((("judge   ", "faint"), (mark, tone)))
+        lines += wrapped(safe_text(verdict.reason, 4000), width, "text", "  ")
+        for finding in verdict.findings:
+            rows = wrapped(safe_text(finding, 2000), width - 4)
+            lines += [(("  - " if n == 0 else "    ", "warn"), *row) for n, row in enumerate(rows)]
+        lines.append(BLANK)
+    if view.problem:
+        lines += [
+            text("problem", "faint"),
+            *wrapped(safe_text(view.problem, 4000), width, "bad", "  "),
+            BLANK,
+        ]
+    if view.feedback:
+        lines.append(text("what the next try is told", "faint"))
+        for row in safe_lines(view.feedback):
+            lines += wrapped(row, width, "muted", "  ")
+    return lines or [text("nothing was verified or judged yet", "muted")]
+
+
+def lesson_lines(view: TaskView, width: int) -> list[Line]:
+    """The lessons this try was given."""
+    if not view.lessons:
+        nothing = "no lesson was given to this try" if view.attempt else "the task has not started"
+        return [text(nothing, "muted")]
+    lines: list[Line] = []
+    for lesson in view.lessons:
+        lines.append(text(safe_text(lesson.id, 40), "faint"))
+        lines += [*wrapped(safe_text(lesson.text, 4000), width, "text", "  "), BLANK]
+    return lines[:-1]
+
+
+def cost_lines(view: TaskView, width: int) -> list[Line]:
+    """What each call cost, and the tokens by class."""
+    usage = view.usage
+    lines: list[Line] = [
+        (
+            ("spent  ", "faint"),
+            (money(view.usd), "text strong"),
+            (f"   saved {money(view.usd_saved)}", "good"),
+        ),
+    ]
+    if view.unpriced:
+        lines.append(
+            text(f"{count(view.unpriced, 'call')} of a model without a known price are not in it", "warn")
+        )
+    lines += [BLANK, *_usage_lines(usage), BLANK]
+    if not view.calls:
+        return [*lines, text("no model call yet", "muted")]
+    lines.append(
+        text(f"{'try':>3}  {'role':<12}{'from':<7}{'in':>7}{'out':>7}{'cost':>9}{'saved':>9}  model", "faint")
+    )
+    for call in view.calls:
+        lines.append(_call_line(call))
+    return lines
+
+
+def _usage_lines(usage: Usage) -> list[Line]:
+    rows = (
+        ("input", usage.input),
+        ("cache read", usage.cache_read),
+        ("cache write 5 m", usage.cache_write_5m),
+        ("cache write 1 h", usage.cache_write_1h),
+        ("output", usage.output),
+    )
+    total = usage.total or 1
+    return [
+        ((f"{name:<16}", "muted"), (f"{thousands(number):>7}  ", "text"), *bar(number / total, 20))
+        for name, number in rows
+    ]
+
+
+def _call_line(call: CallView) -> Line:
+    cost = money(call.usd) if call.usd is not None else "?" if call.source else ""
+    saved = money(call.usd_saved) if call.usd_saved else ""
+    usage = call.usage
+    spans = [
+        (f"{call.attempt:>3}  ", "muted"),
+        (f"{call.role:<12}", "text"),
+        (fit(source_of(call), 7), "batch" if call.batched else "muted"),
+        (f"{thousands(usage.prompt):>7}{thousands(usage.output):>7}", "text"),
+        (f"{cost:>9}", "text"),
+        (f"{saved:>9}  ", "good"),
+        (safe_text(call.model, 40), "faint"),
+    ]
+    if call.error:
+        spans.append((f"  {safe_text(call.error)}", "bad"))
+    return tuple(spans)
+
+
+def source_of(call: CallView) -> str:
+    """Where the answer came from, or that it is awaited."""
+    if call.source is not None:
+        return str(call.source)
+    if call.ended is not None:
+        return "failed"
+    return "batch…" if call.batched else "asking…"

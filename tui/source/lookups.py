@@ -1,0 +1,90 @@
+"""What the screens look up beside the snapshot: diffs in git, and lessons. All of it is awaited off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from engine.state import TaskView
+
+if TYPE_CHECKING:
+    from engine.store.lessons.record import Lesson
+
+MAX_DIFF = 2_000_000
+"""The most characters of a diff that are shown."""
+
+
+class LessonSearch(Protocol):
+    """A store of lessons, as far as a screen needs it. Every method may block."""
+
+    def search_typed(self, typed: str, limit: int) -> LessonHits:
+        """The lessons that match one typed line, best first; with an empty one the most frequent."""
+
+    def close(self) -> None:
+        """Close its files."""
+
+
+class LessonHits(Protocol):
+    """What a search found."""
+
+    @property
+    def lessons(self) -> tuple[Lesson, ...]:
+        """The best of them."""
+
+    @property
+    def total(self) -> int:
+        """How many match."""
+
+    @property
+    def took_s(self) -> float:
+        """Seconds."""
+
+
+class Lookups:
+    """Looks things up for one source. `open_lessons` opens the store when it is first needed, in a thread."""
+
+    def __init__(self, open_lessons: Callable[[], LessonSearch] | None = None) -> None:
+        self._open_lessons = open_lessons
+        self._lessons: LessonSearch | None = None
+
+    @property
+    def has_lessons(self) -> bool:
+        """Whether lessons can be searched here."""
+        return self._open_lessons is not None
+
+    async def diff(self, repository: str, view: TaskView) -> str:
+        """The task's change as git tells it; while it is being made, what the worktree differs by.
+
+        Raises GitError, or OSError, when the commit or the worktree is gone.
+        """
+        from engine.git.repository import Repository
+
+        change = view.change
+        if change is not None:
+            repo = await Repository.open(Path(repository))
+            range_ = [change.base, change.commit]
+        elif view.worktree and await asyncio.to_thread(Path(view.worktree).is_dir):
+            repo = await Repository.open(Path(view.worktree))
+            range_ = [view.base] if view.base else ["HEAD"]
+        else:
+            return ""
+        done = await repo.run("diff", "--no-color", "--no-ext-diff", "--find-renames", *range_, "--")
+        return str(done.stdout)[:MAX_DIFF]
+
+    async def search_lessons(self, typed: str, limit: int = 50) -> LessonHits:
+        """Search the lessons as typed. Raises StoreError when they cannot be read."""
+        return await asyncio.to_thread(self._search, typed, limit)
+
+    def _search(self, typed: str, limit: int) -> LessonHits:
+        if self._lessons is None:
+            assert self._open_lessons is not None, "ask has_lessons first"
+            self._lessons = self._open_lessons()
+        return self._lessons.search_typed(typed, limit)
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        lessons, self._lessons = self._lessons, None
+        if lessons is not None:
+            await asyncio.to_thread(lessons.close)

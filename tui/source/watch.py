@@ -1,0 +1,152 @@
+"""A run of another process, followed through its journal. It is looked at, and never touched."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.state import RunState, Snapshot
+from tui.source.lookups import Lookups
+from tui.source.protocol import STALE_AFTER, Health, Mode
+
+if TYPE_CHECKING:
+    from engine.store.journal import JournalReader
+    from engine.store.run_log import RunRow
+
+POLL_EVERY = 0.02
+"""Seconds between two looks at the journal; each costs 7 µs."""
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at whether the run's process lives."""
+
+RETRY_EVERY = 1.0
+"""Seconds between two tries to open a journal that cannot be read."""
+
+PUBLISH_EVERY = 0.05
+
+
+class WatchSource:
+    """Follows `run`, or the newest one when it is None, in a thread of its own.
+
+    When the journal cannot be read it says so and tries again, and goes on from where it was.
+    """
+
+    mode: Mode = "WATCH"
+    control = None
+    playback = None
+    error: BaseException | None = None
+
+    def __init__(
+        self,
+        state_db: Path,
+        archive: Path,
+        run: str | None = None,
+        *,
+        lookups: Lookups | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._state_db = state_db
+        self._archive = archive
+        self._wanted = run
+        self._clock = clock
+        self._state = RunState()
+        self._run = ""
+        self._seq = 0
+        self._snapshot = self._state.snapshot()
+        self._beat = clock()
+        self._row: RunRow | None = None
+        self._problem = "opening the journal"
+        self._alive = True
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
+        self.lookups = lookups or Lookups()
+
+    def start(self) -> None:
+        """Start to follow."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Stop following, and close the journal."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join, 5.0)
+        await self.lookups.close()
+
+    def latest(self) -> Snapshot:
+        """The newest state that was read."""
+        return self._snapshot
+
+    def now(self) -> float:
+        """The time."""
+        return self._clock()
+
+    def health(self) -> Health:
+        """Whether the run's process lives, and how long it has been silent."""
+        if self._problem:
+            return Health(True, self._silence(), self._problem)
+        if not self._alive:
+            return Health(False, self._silence(), "the run has died; take it up with: taskyard run")
+        silence = self._silence()
+        return Health(True, silence, f"stale {silence:.0f} s" if silence >= STALE_AFTER else "")
+
+    def _silence(self) -> float:
+        if self._snapshot.run.finished is not None:
+            return 0.0
+        return max(0.0, self._clock() - self._beat)
+
+    def _follow(self) -> None:
+        from engine.errors import TaskyardError
+        from engine.store.journal import JournalReader
+
+        while not self._stop.is_set():
+            try:
+                reader = JournalReader(self._state_db, self._archive)
+                try:
+                    self._read(reader)
+                finally:
+                    reader.close()
+            except (TaskyardError, OSError) as error:
+                self._problem = f"the journal cannot be read ({error}); trying again"
+                self._stop.wait(RETRY_EVERY)
+
+    def _read(self, reader: JournalReader) -> None:
+        looked = published = float("-inf")
+        pending = False
+        while not self._stop.is_set():
+            now = time.monotonic()
+            changed = reader.changed()
+            if changed or now - looked >= LOOK_EVERY:
+                looked = now
+                self._look(reader)
+            if changed:
+                pending = self._take(reader) or pending
+            if pending and now - published >= PUBLISH_EVERY:
+                self._snapshot, pending, published = self._state.snapshot(), False, now
+            self._stop.wait(POLL_EVERY)
+
+    def _look(self, reader: JournalReader) -> None:
+        row = reader.run(self._wanted) if self._wanted else reader.latest_run()
+        if row is None:
+            what = f"run {self._wanted}" if self._wanted else "a run"
+            self._problem = f"waiting for {what} to begin"
+            return
+        self._problem = ""
+        if row.run != self._run:
+            self._run, self._seq, self._state = row.run, row.resume_after, RunState()
+        self._row = row
+        self._beat = max(row.beat, self._snapshot.at)
+        self._alive = row.ended is not None or row.is_alive(self._clock())
+
+    def _take(self, reader: JournalReader) -> bool:
+        """Apply what is new; gives whether there was anything."""
+        took = False
+        while self._run and (page := reader.poll(self._run, self._seq)):
+            for seq, event in page:
+                self._state.apply(event)
+                self._seq = seq
+            took = True
+        return took

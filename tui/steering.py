@@ -1,0 +1,140 @@
+"""What a person does to the run: each command asks first where it cannot be undone, and says what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from engine.model import TaskState
+from engine.state import TaskView
+from tui.format import safe_text
+from tui.plain import count
+from tui.screens.dialogs import ConfirmScreen
+from tui.source import Control
+from tui.source.replay import SPEEDS
+
+if TYPE_CHECKING:
+    from tui.app import DashboardApp
+
+_RETRIED = (TaskState.FAILED, TaskState.CANCELLED)
+
+
+class Steering:
+    """The commands of one dashboard. On a run that can only be looked at, each says so."""
+
+    def __init__(self, app: DashboardApp) -> None:
+        self._app = app
+
+    def _control(self) -> Control | None:
+        source = self._app.source
+        if source.control is None:
+            why = "this is a replay" if source.playback is not None else "this run belongs to another process"
+            self._app.tell(f"read-only: {why}", "warning")
+            return None
+        if self._app.frame.snapshot.run.started is None:
+            self._app.tell("the run is still starting", "warning")
+            return None
+        return source.control
+
+    def retry(self, views: Sequence[TaskView]) -> None:
+        """Try failed and cancelled tasks again."""
+        control = self._control()
+        if control is None:
+            return
+        again = [view.id for view in views if view.state in _RETRIED]
+        if not again:
+            self._app.tell("retry is for tasks that failed or were cancelled", "warning")
+            return
+        control.retry(again)
+        self._app.tell(f"retrying {_names(again)}")
+
+    def cancel(self, views: Sequence[TaskView], done: Callable[[], None] | None = None) -> None:
+        """Cancel tasks that have not ended, after a question."""
+        control = self._control()
+        if control is None:
+            return
+        running = [view.id for view in views if not view.state.ended]
+        if not running:
+            self._app.tell("nothing to cancel: the task has ended", "warning")
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                control.cancel(running)
+                self._app.tell(f"cancelling {_names(running)}")
+                if done is not None:
+                    done()
+
+        self._app.push_screen(
+            ConfirmScreen(
+                f"Cancel {_names(running)}?",
+                "The attempt stops now. What waits for it does not start. r tries it again.",
+                "Cancel it",
+                "Keep it",
+            ),
+            answered,
+        )
+
+    def toggle_pause(self) -> None:
+        """Start no more tasks, or start them again; in a replay, play or pause."""
+        playback = self._app.source.playback
+        if playback is not None:
+            playback.toggle()
+            return
+        control = self._control()
+        if control is None:
+            return
+        if self._app.frame.snapshot.run.dispatch == "running":
+            control.pause()
+            self._app.tell("paused: what runs goes on, nothing new starts; p goes on")
+        else:
+            control.resume()
+            self._app.tell("starting tasks again")
+
+    def drain(self) -> None:
+        """Start no more tasks and let the run end, after a question."""
+        control = self._control()
+        if control is None:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                control.drain()
+                self._app.tell("draining: the run ends when what runs has ended")
+
+        self._app.push_screen(
+            ConfirmScreen(
+                "Drain the run?",
+                "No more tasks start; the run ends when those that run have landed. p takes it back.",
+                "Drain",
+                "Go on",
+            ),
+            answered,
+        )
+
+    def land_now(self) -> None:
+        """Let the train leave with what is ready."""
+        control = self._control()
+        if control is not None:
+            control.land_now()
+            self._app.tell("the train leaves now")
+
+    def step(self, direction: int) -> None:
+        """One slot more or fewer; in a replay, the next speed up or down."""
+        playback = self._app.source.playback
+        if playback is not None:
+            faster = [speed for speed in SPEEDS if (speed - playback.speed) * direction > 0]
+            if faster:
+                playback.set_speed(faster[0] if direction > 0 else faster[-1])
+            return
+        control = self._control()
+        if control is not None:
+            limit = max(1, self._app.frame.snapshot.run.max_concurrency + direction)
+            control.set_concurrency(limit)
+            self._app.tell(f"at most {count(limit, 'task')} at once")
+
+
+def _names(task_ids: Sequence[str]) -> str:
+    if len(task_ids) > 3:
+        return count(len(task_ids), "task")
+    return ", ".join(safe_text(task_id, 40) for task_id in task_ids)

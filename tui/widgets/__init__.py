@@ -1,0 +1,1 @@
+"""The parts that screens and panels are put together from."""

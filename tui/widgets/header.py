@@ -1,0 +1,137 @@
+"""The first line of the dashboard: what is looked at, how far it is, what it cost, and whether all is well."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from engine.model import TaskState
+from tui.estimates import throughput, time_to_go
+from tui.format import safe_text
+from tui.frame import Frame
+from tui.line import Line, bar, joined, sparkline, spread, width
+from tui.plain import count, duration, money
+
+_MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
+
+
+def header_line(frame: Frame, cells: int) -> Line:
+    """The header in `cells` cells: what matters least goes first when there is less room."""
+    health = health_of(frame)
+    for parts in _fewer(frame, cells):
+        left = ((" ", "text"), *joined(parts, "  "))
+        if width(left) + width(health) + 2 <= cells:
+            return spread(left, (*health, (" ", "text")), cells)
+    return spread(((" ", "text"), *landed_of(frame, 0)), (*health, (" ", "text")), cells)
+
+
+def health_of(frame: Frame) -> Line:
+    """How the run is, in words; what needs a person first."""
+    run, health = frame.snapshot.run, frame.health
+    if not health.alive:
+        return ((f"✗ {safe_text(health.text)}" if health.text else "✗ stopped", "bad"),)
+    if run.finished is not None:
+        ended = run.finished
+        tone = "good" if ended.status == "landed" else "warn"
+        return ((f"■ {_ENDS[ended.status]}", tone),)
+    if health.text:
+        return ((f"◌ {safe_text(health.text)}", "warn"),)
+    if run.budget_reached:
+        return (("! budget reached", "bad"),)
+    if run.started is None:
+        return (("◌ starting", "muted"),)
+    if run.dispatch == "paused":
+        return (("‖ paused", "warn"),)
+    if run.dispatch == "draining":
+        return (("↓ draining", "warn"),)
+    paused = [
+        limiter
+        for limiter in frame.snapshot.limiters
+        if limiter.paused_until and limiter.paused_until > frame.now
+    ]
+    if paused:
+        seconds = max((limiter.paused_until or 0.0) - frame.now for limiter in paused)
+        return ((f"◌ service asks to wait {seconds:.0f} s", "warn"),)
+    return (("● ok", "good"),)
+
+
+_ENDS = {
+    "landed": "all landed",
+    "failed": "finished, some failed",
+    "budget": "budget reached",
+    "interrupted": "interrupted",
+}
+
+
+def landed_of(frame: Frame, cells: int) -> Line:
+    """How many tasks have landed, with a bar when there is room for one."""
+    snapshot = frame.snapshot
+    total, landed = len(snapshot.tasks), snapshot.count(TaskState.LANDED)
+    words: Line = ((f"{landed}/{total}", "text strong"), (" landed", "muted"))
+    return (*bar(landed / total if total else None, cells, "good"), (" ", "text"), *words) if cells else words
+
+
+def spend_of(frame: Frame) -> Line:
+    """What was spent, of what may be. Calls without a known price are named: they are not in the sum."""
+    snapshot = frame.snapshot
+    budget = snapshot.run.budget_usd
+    totals = snapshot.totals
+    tone = "text"
+    if budget:
+        share = totals.usd / budget
+        tone = "bad" if share >= 1 or snapshot.run.budget_reached else "warn" if share >= 0.8 else "text"
+    spans = [(money(totals.usd), tone)]
+    if budget is not None:
+        spans.append((f" of {money(budget)}", "muted"))
+    if totals.unpriced:
+        spans.append((f" +{count(totals.unpriced, 'unpriced call')}", "warn"))
+    return tuple(spans)
+
+
+def _fewer(frame: Frame, cells: int) -> list[list[Line]]:
+    snapshot = frame.snapshot
+    run = snapshot.run
+    board = safe_text(PurePath(run.board).name, 28)
+    failed = snapshot.count(TaskState.FAILED)
+    errors = frame.errors
+    name: Line = (("taskyard", "accent strong"),)
+    mode: Line = ((frame.mode, f"{_MODES[frame.mode]} strong"),)
+    where: Line = ((board, "text"),) if board else ()
+    elapsed: Line = ((duration(frame.elapsed), "text"),)
+    eta = eta_of(frame)
+    bad: Line = (
+        ((f"✗ {failed} failed", "bad"),)
+        if failed
+        else ((f"! {count(errors, 'error')}", "bad"),)
+        if errors
+        else ()
+    )
+    pace = pace_of(frame)
+    spend = spend_of(frame)
+    return [
+        [name, where, mode, elapsed, eta, landed_of(frame, 10), bad, spend, pace],
+        [name, where, mode, elapsed, eta, landed_of(frame, 10), spend, pace],
+        [name, where, mode, elapsed, eta, landed_of(frame, 10), spend],
+        [name, where, mode, elapsed, eta, landed_of(frame, 0), spend],
+        [where, mode, elapsed, landed_of(frame, 0), spend],
+        [mode, elapsed, landed_of(frame, 0), bad],
+        [mode, landed_of(frame, 0), bad],
+        [landed_of(frame, 0), bad],
+    ]
+
+
+def eta_of(frame: Frame) -> Line:
+    """When it will be done, and how sure that is."""
+    estimate = time_to_go(frame.snapshot, frame.now) if frame.moving else None
+    if estimate is None:
+        return ()
+    spread_s = estimate.give_or_take
+    about = f"±{spread_s / 60:.0f}m" if spread_s >= 90 else f"±{max(1, spread_s):.0f}s"
+    return (("ETA ", "muted"), (duration(estimate.seconds), "text"), (f" {about}", "muted"))
+
+
+def pace_of(frame: Frame) -> Line:
+    """How fast tasks landed over the last minutes."""
+    if not frame.snapshot.landings:
+        return ()
+    counts, per_minute = throughput(frame.snapshot, frame.until)
+    return (*sparkline(counts), (f" {per_minute:.1f}/min", "muted"))

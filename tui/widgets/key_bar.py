@@ -1,0 +1,87 @@
+"""The last line of a screen: the keys that work here, made from the bindings, and clickable."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.binding import Binding
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.line import Line, width
+from tui.widgets.line_view import draw
+
+SHOWN_AS = {
+    "question_mark": "?",
+    "slash": "/",
+    "plus": "+",
+    "escape": "esc",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "comma": ",",
+    "full_stop": ".",
+    "minus": "-",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+}
+
+
+def key_name(binding: Binding) -> str:
+    """The key as it is written on the screen."""
+    return binding.key_display or SHOWN_AS.get(binding.key, binding.key)
+
+
+class KeyBar(Widget):
+    """Shows the bindings that say `show`, as many as fit."""
+
+    DEFAULT_CSS = "KeyBar { height: 1; dock: bottom; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: list[tuple[int, int, str]] = []
+
+    def on_mount(self) -> None:
+        """Follow the focus: other widgets have other keys."""
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+        self.app.theme_changed_signal.subscribe(self, self._changed)
+
+    def _changed(self, _: object) -> None:
+        self.refresh()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """One line."""
+        return 1
+
+    def render_line(self, y: int) -> Strip:
+        """The keys."""
+        return draw(self.app, self._line(), self.size.width).apply_style(self.rich_style)
+
+    def _line(self) -> Line:
+        self._places = []
+        spans: list[tuple[str, str]] = []
+        at = 0
+        seen: set[str] = set()
+        for active in self.screen.active_bindings.values():
+            binding = active.binding
+            if not binding.show or not active.enabled or binding.action in seen:
+                continue
+            seen.add(binding.action)
+            part: Line = (
+                (" " + key_name(binding), "accent"),
+                (" " + binding.description.lower() + " ", "muted"),
+            )
+            length = width(part)
+            if at + length > self.size.width:
+                break
+            self._places.append((at, at + length, binding.key))
+            spans.extend(part)
+            at += length
+        return tuple(spans)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a key presses it."""
+        for start, end, key in self._places:
+            if start <= event.x < end:
+                self.app.simulate_key(key)

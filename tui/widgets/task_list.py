@@ -1,0 +1,277 @@
+"""The list of tasks on the line API: ten thousand rows cost no more than those on the screen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from engine.state import TaskView
+from tui.frame import Frame
+from tui.line import BLANK, Line, text
+from tui.order import Order, ordered
+from tui.rows import Columns, longest_id, task_row
+from tui.widgets.line_view import draw
+
+
+class TaskList(ScrollView, can_focus=True):
+    """Rows of tasks with a cursor that stays on its task, whatever moves around it."""
+
+    DEFAULT_CSS = """
+    TaskList { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; overflow-y: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
+        Binding("g,home", "jump(0)", "First task", show=False),
+        Binding("G,end", "jump(-1)", "Last task", show=False),
+        Binding("enter", "open", "open"),
+        Binding("space", "mark", "Mark the task for r and x", show=False),
+    ]
+
+    class Opened(Message):
+        """Somebody wants to see the task."""
+
+        def __init__(self, task_id: str) -> None:
+            super().__init__()
+            self.task_id = task_id
+
+    class Moved(Message):
+        """What is listed, or where the cursor is, has changed."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.order = Order.PROBLEMS
+        self.filter_text = ""
+        self.problems_only = False
+        self.marked: frozenset[str] = frozenset()
+        self._frame: Frame | None = None
+        self._views: tuple[TaskView, ...] = ()
+        self._shown: tuple[TaskView, ...] = ()
+        self._by_id: dict[str, TaskView] = {}
+        self._longest_id = 2
+        self._columns = Columns.of(80, 2)
+        self._cursor = 0
+        self._chosen = ""  # the cursor follows this task; until somebody moves it, it stays on top
+        self._drawn: dict[int, Line] = {}
+
+    def on_mount(self) -> None:
+        """Draw anew when the theme changes."""
+        self.app.theme_changed_signal.subscribe(self, self._theme_changed)
+
+    def _theme_changed(self, _: object) -> None:
+        self.refresh()
+
+    # What is shown
+
+    @property
+    def shown(self) -> tuple[TaskView, ...]:
+        """The tasks listed, in their order."""
+        return self._shown
+
+    @property
+    def cursor(self) -> int:
+        """The row of the cursor."""
+        return self._cursor
+
+    @property
+    def current(self) -> TaskView | None:
+        """The task under the cursor."""
+        return self._shown[self._cursor] if self._cursor < len(self._shown) else None
+
+    @property
+    def chosen(self) -> tuple[TaskView, ...]:
+        """The marked tasks; the one under the cursor when none is marked."""
+        marked = tuple(view for view in self._views if view.id in self.marked)
+        current = self.current
+        return marked or ((current,) if current is not None else ())
+
+    @property
+    def columns(self) -> Columns:
+        """The widths of the columns."""
+        return self._columns
+
+    def show(self, frame: Frame) -> None:
+        """Show the tasks of this frame; rows that look as before are not drawn again."""
+        self._frame = frame
+        views = frame.snapshot.tasks
+        if views is not self._views:
+            changed = len(views) != len(self._views) or any(
+                a is not b for a, b in zip(views, self._views, strict=True)
+            )
+            self._views = views
+            if changed:
+                self._by_id = {view.id: view for view in views}
+                self._longest_id = longest_id(views)
+                self._sort()
+        self._draw()
+
+    def arrange(
+        self, *, order: Order | None = None, filter_text: str | None = None, problems_only: bool | None = None
+    ) -> None:
+        """List other tasks, or in another order."""
+        if order is not None:
+            self.order = order
+        if filter_text is not None:
+            self.filter_text = filter_text
+        if problems_only is not None:
+            self.problems_only = problems_only
+        self._sort()
+        self._draw()
+
+    def choose(self, task_id: str) -> None:
+        """Put the cursor on this task, if it is listed."""
+        for index, view in enumerate(self._shown):
+            if view.id == task_id:
+                self._move_to(index)
+
+    def unmark(self) -> None:
+        """Choose no tasks any more."""
+        self.marked = frozenset()
+        self._draw()
+
+    def _sort(self) -> None:
+        now = self._frame.until if self._frame is not None else 0.0
+        shown = ordered(
+            self._views, self.order, now, filter_text=self.filter_text, problems_only=self.problems_only
+        )
+        if len(shown) != len(self._shown):
+            self.virtual_size = Size(0, len(shown))
+        self._shown = shown
+        if self._chosen:
+            index = next((i for i, view in enumerate(shown) if view.id == self._chosen), None)
+            moved = index is not None and index != self._cursor
+            self._cursor = index if index is not None else min(self._cursor, max(0, len(shown) - 1))
+            if moved:
+                self._keep_in_sight()
+        else:
+            self._cursor = 0
+        self.post_message(self.Moved())
+
+    def _draw(self) -> None:
+        """Draw the rows on the screen that do not look as they did."""
+        width = self.scrollable_content_region.width
+        columns = Columns.of(width, self._longest_id)
+        if columns != self._columns:
+            self._columns = columns
+            self._drawn.clear()
+            self.refresh()
+            self.post_message(self.Moved())
+        top = self.scroll_offset.y
+        before, self._drawn = self._drawn, {}
+        for y in range(top, top + self.size.height):
+            line = self._drawn[y] = self._line(y)
+            if before.get(y) != line:
+                self.refresh_line(y)
+
+    def _line(self, y: int) -> Line:
+        frame = self._frame
+        if frame is None or y >= len(self._shown):
+            if y == 1 and frame is not None and not self._shown:
+                return self._nothing(frame)
+            return BLANK
+        view = self._shown[y]
+        return task_row(
+            view,
+            self._columns,
+            frame.until,
+            self._by_id,
+            here=y == self._cursor,
+            marked=view.id in self.marked,
+        )
+
+    def _nothing(self, frame: Frame) -> Line:
+        if self.filter_text:
+            return text(f"  no task matches “{self.filter_text}”: esc clears the filter", "muted")
+        if self.problems_only:
+            return text("  no problems: e shows all tasks", "muted")
+        if frame.snapshot.run.started is None:
+            return text("  the run is starting", "muted")
+        return text("  the board has no tasks: add rows to it, and run taskyard again", "muted")
+
+    def render_line(self, y: int) -> Strip:
+        """One row of the screen."""
+        row = y + self.scroll_offset.y
+        line = self._drawn.get(row)
+        if line is None:
+            line = self._drawn[row] = self._line(row)
+        here = row == self._cursor and bool(self._shown) and self.has_focus
+        strip = draw(self.app, line, self.scrollable_content_region.width, here=here)
+        return strip.apply_style(self.rich_style)
+
+    def watch_has_focus(self, value: bool) -> None:
+        """The cursor's row is marked only while keys go here."""
+        super().watch_has_focus(value)
+        self.refresh_line(self._cursor)
+
+    def on_resize(self) -> None:
+        """The columns follow the width."""
+        self._draw()
+        self._keep_in_sight()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Other rows come into sight."""
+        super().watch_scroll_y(old_value, new_value)
+        self._drawn.clear()
+
+    # Moving
+
+    def _move_to(self, index: int) -> None:
+        if not self._shown:
+            return
+        old, self._cursor = self._cursor, min(len(self._shown) - 1, max(0, index))
+        self._chosen = self._shown[self._cursor].id
+        self._keep_in_sight()
+        for row in (old, self._cursor):
+            self._drawn.pop(row, None)
+            self.refresh_line(row)
+        self.post_message(self.Moved())
+
+    def _keep_in_sight(self) -> None:
+        height = self.scrollable_content_region.height
+        top = self.scroll_offset.y
+        if self._cursor < top:
+            self.scroll_to(y=self._cursor, animate=False)
+        elif height and self._cursor >= top + height:
+            self.scroll_to(y=self._cursor - height + 1, animate=False)
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        self._move_to(self._cursor + rows)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by a screen."""
+        self._move_to(self._cursor + pages * max(1, self.scrollable_content_region.height - 1))
+
+    def action_jump(self, row: int) -> None:
+        """Move the cursor to the first task, or to the last (-1)."""
+        self._move_to(row if row >= 0 else len(self._shown) - 1)
+
+    def action_open(self) -> None:
+        """Open the task under the cursor."""
+        if self.current is not None:
+            self._chosen = self.current.id
+            self.post_message(self.Opened(self.current.id))
+
+    def action_mark(self) -> None:
+        """Mark the task under the cursor, or take its mark away, and go on to the next."""
+        if self.current is not None:
+            self.marked = self.marked ^ {self.current.id}
+            self._drawn.pop(self._cursor, None)
+            self._move_to(self._cursor + 1)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click moves the cursor, a second one opens the task."""
+        row = event.y + self.scroll_offset.y
+        if row < len(self._shown):
+            again = row == self._cursor and event.chain > 1
+            self._move_to(row)
+            if again:
+                self.action_open()
