@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,3 +214,17 @@ def test_many_connections_at_once(simulate: Callable[..., Simulator]) -> None:
         answers = list(pool.map(lambda n: ask(simulator, prompt("judge", f"T-{n}")).status, range(256)))
     assert answers == [200] * 256
     assert set(simulator.stats().answered.values()) == {1}
+
+
+def test_a_fault_of_its_own_is_told_to_the_client(
+    simulate: Callable[..., Simulator], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "folder" / "batches.jsonl"
+    simulator = simulate(batch_file=file)
+    batch = {"requests": [{"custom_id": "a", "params": request()}]}
+    response = send(simulator, "POST", "/v1/messages/batches", batch)
+    assert response.status == 500
+    assert "the simulator failed: StoreError" in response.json["error"]["message"]
+    assert str(file) in response.json["error"]["message"]
+    assert simulator.stats().faults == {"of the simulator itself": 1}
+    assert capfd.readouterr() == ("", "")

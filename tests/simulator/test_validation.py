@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.llm.simulator import Simulator
-from engine.llm.simulator.scenario import MODELS
+from engine.llm.simulator.models import MODELS
 from engine.llm.simulator.turns import signature
 from engine.llm.simulator.validation import check_batch, check_message
 from engine.llm.simulator.wire import Refusal

@@ -34,6 +34,7 @@ from typing import Literal
 import msgspec
 
 from engine.errors import SettingsError
+from engine.llm.simulator.models import MODELS
 
 RoleName = Literal["planner", "implementer", "judge"]
 Endpoint = Literal[
@@ -69,22 +70,6 @@ FaultKind = Literal[
     "missing",
 ]
 ITEM_FAULTS = frozenset({"errored", "expired", "canceled", "missing"})
-MODELS = (
-    "claude-opus-5-5",
-    "claude-opus-5",
-    "claude-opus-4-8",
-    "claude-opus-4-7",
-    "claude-opus-4-6",
-    "claude-opus-4-5",
-    "claude-sonnet-5-5",
-    "claude-sonnet-5",
-    "claude-sonnet-4-6",
-    "claude-sonnet-4-5",
-    "claude-haiku-5-5",
-    "claude-haiku-4-5",
-    "claude-fable-5-1",
-    "claude-fable-5",
-)
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,9 +17,16 @@ from engine.llm.simulator.batch_file import BatchFile
 from engine.llm.simulator.batches import BatchStore
 from engine.llm.simulator.counters import Counters, Logged, digest_of
 from engine.llm.simulator.delivery import Delivery, spoiled
-from engine.llm.simulator.exchange import MAX_BATCH_BYTES, MAX_MESSAGE_BYTES, Exchange, HangUp
+from engine.llm.simulator.exchange import (
+    MAX_BATCH_BYTES,
+    MAX_MESSAGE_BYTES,
+    ClientGoneError,
+    Exchange,
+    HangUp,
+)
 from engine.llm.simulator.faults import find_fault
 from engine.llm.simulator.limits import RateLimits
+from engine.llm.simulator.models import model_info, model_page
 from engine.llm.simulator.prompt_cache import Prompt, PromptCache, Share, read_prompt
 from engine.llm.simulator.scenario import ITEM_FAULTS, Endpoint, Fault, FaultKind, Scenario
 from engine.llm.simulator.script import Script
@@ -92,6 +99,16 @@ class Service:
             if not exchange.status:
                 self.counters.count("statuses", "0")
             raise
+        except (ClientGoneError, ConnectionError):
+            raise
+        except Exception as error:
+            # Whoever tests against us should read what is wrong with us in the answer, not guess it from a silence.
+            self.counters.count("faults", "of the simulator itself")
+            if exchange.status:
+                raise HangUp from error
+            self._refuse(
+                exchange, Refusal("api_error", f"the simulator failed: {type(error).__name__}: {error}")
+            )
 
     def _route(self, exchange: Exchange, route: str, id: str) -> None:
         # The body has to be read even of a request that is refused: the next one follows it on the connection.
@@ -116,11 +133,9 @@ class Service:
             case _, "/v1/messages/count_tokens":
                 self._plain(exchange, "count_tokens", lambda: self._count_tokens(_decode(body)))
             case _, "/v1/models":
-                self._plain(
-                    exchange, "models", lambda: _page([_model(name) for name in self.scenario.models])
-                )
+                self._plain(exchange, "models", lambda: model_page(self.scenario.models))
             case _, "/v1/models/{id}":
-                self._plain(exchange, "models", lambda: self._one_model(id))
+                self._plain(exchange, "models", lambda: model_info(id, self.scenario.models))
             case "POST", "/v1/messages/batches":
                 self._create_batch(exchange, _decode(body))
             case "GET", "/v1/messages/batches":
@@ -265,11 +280,6 @@ class Service:
         check_message(params, self.scenario.models, counting=True)
         return {"input_tokens": read_prompt(params).tokens}
 
-    def _one_model(self, id: str) -> Json:
-        if id not in self.scenario.models:
-            raise Refusal("not_found_error", f"model: {id}")
-        return _model(id)
-
     def _log(self, params: Json, caller: Caller, digest: str, arrival: int, fault: Fault | None) -> None:
         kind = fault.kind if fault is not None else ""
         if kind:
@@ -302,26 +312,3 @@ def _reply(digest: str, model: str, composed: Composed, share: Share, *, batch: 
         stop_sequence=composed.stop_sequence,
         cut=composed.cut,
     )
-
-
-def _model(id: str) -> Json:
-    name = id.removeprefix("claude-")
-    family, _, version = name.partition("-")
-    return {
-        "id": id,
-        "type": "model",
-        "display_name": f"Claude {family.capitalize()} {version.replace('-', '.')}",
-        "created_at": "2026-01-01T00:00:00Z",
-        "lifecycle": "active",
-        "max_input_tokens": 1_000_000,
-        "max_tokens": 128_000,
-    }
-
-
-def _page(data: list[Json]) -> Json:
-    return {
-        "data": data,
-        "has_more": False,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-    }
