@@ -75,9 +75,9 @@ class ProgressLines:
             case ev.TaskReopened():
                 return event.task, "is tried again, as asked"
             case ev.TaskSentBack():
-                where = f" in {', '.join(event.paths)}" if event.paths else ""
-                other = f" (with {event.other}{where})" if event.other else where
-                return event.task, f"sent back: {event.reason}{other}"
+                # The reason mostly names the other one and the files itself.
+                more = [text for text in (event.other, *event.paths) if text and text not in event.reason]
+                return event.task, f"sent back: {event.reason}" + (f" ({', '.join(more)})" if more else "")
             case ev.TaskLanded():
                 return event.task, f"landed with train {event.train}, {event.commit[:7]}"
             case ev.TaskEnded():

@@ -31,7 +31,11 @@ class Said:
 
 
 def taskyard(
-    *args: str, at: Path, environ: Mapping[str, str] | None = None, plain_user: bool = False, input: str = ""
+    *args: str,
+    at: Path,
+    environ: Mapping[str, str] | None = None,
+    plain_user: bool = False,
+    timeout: float = 50,
 ) -> Said:
     """Run `taskyard` in the directory `at`; `environ` is added to the environment.
 
@@ -43,8 +47,8 @@ def taskyard(
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "COLUMNS": "100", **(environ or {})},
         capture_output=True,
         text=True,
-        input=input,
-        timeout=50,
+        stdin=subprocess.DEVNULL,
+        timeout=timeout,
         preexec_fn=_drop_privileges if plain_user and os.geteuid() == 0 else None,
     )
     return Said(done.returncode, done.stdout, done.stderr)

@@ -2,29 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.events import Event
-    from engine.store.run_log import RunRow
+    from engine.store.lessons import LessonStore, SearchResult
     from tui.cli.place import Place
 
 
 def show_run(place: Place, environ: Mapping[str, str]) -> int:
     """Run the board in a worker thread and show it; gives the exit status."""
     from engine.thread import EngineThread
-    from tui.app import DashboardApp
-    from tui.source import LiveSource
+    from tui.app import show
+    from tui.source import LiveSource, Lookups
 
-    return DashboardApp(LiveSource(EngineThread(place.settings, environ))).run() or 0
-
-
-def show_watch(place: Place, row: RunRow) -> int:
-    """Show a run of another process; gives the exit status."""
-    raise NotImplementedError
+    engine = EngineThread(place.settings, environ)
+    return show(LiveSource(engine, lookups=Lookups(_lessons_of(place))))
 
 
-def show_replay(events: Sequence[Event], speed: float) -> int:
-    """Show a past run as it went; gives the exit status."""
-    raise NotImplementedError
+def show_watch(place: Place, run: str | None) -> int:
+    """Show a run of another process, the newest one when none is named; gives the exit status."""
+    from tui.app import show
+    from tui.source import Lookups, WatchSource
+
+    lookups = Lookups(_lessons_of(place))
+    return show(WatchSource(place.paths.state_db, place.paths.archive, run, lookups=lookups))
+
+
+def show_replay(place: Place | None, events: Sequence[Event], speed: float) -> int:
+    """Show a past run as it went; gives the exit status. Without a place there are no lessons to search."""
+    from tui.app import show
+    from tui.source import Lookups, ReplaySource
+
+    lookups = Lookups(_lessons_of(place) if place is not None else None)
+    return show(ReplaySource(events, speed=speed, lookups=lookups))
+
+
+class LessonSearch:
+    """The lessons as the panel asks for them: by what somebody has typed so far."""
+
+    def __init__(self, store: LessonStore) -> None:
+        self._store = store
+
+    def search_typed(self, typed: str, limit: int) -> SearchResult:
+        """The best lessons for the typed line; the most frequent ones while it is empty."""
+        import time
+
+        from engine.store.lessons import Hit, SearchResult, parse_query
+
+        query = parse_query(typed)
+        if not query.empty:
+            return self._store.search(query, limit=limit)
+        begun = time.perf_counter()
+        hits = tuple(Hit(lesson, 0.0) for lesson in self._store.most_frequent(limit))
+        return SearchResult(hits, self._store.figures().total, time.perf_counter() - begun)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+
+def _lessons_of(place: Place) -> Callable[[], LessonSearch]:
+    """What opens the lessons of a place, when they are first asked for."""
+
+    def open_() -> LessonSearch:
+        from engine.store.lessons import LessonStore
+
+        file = place.settings.lessons.file or place.paths.lessons
+        return LessonSearch(LessonStore(file, place.paths.lessons_index))
+
+    return open_

@@ -40,7 +40,7 @@ def watch(run: RunId = None, headless: Headless = False, as_json: EventsAsJson =
     reader.close()
     from tui.cli.dashboard import show_watch
 
-    return show_watch(place, row)
+    return show_watch(place, None if run is None else row.run)
 
 
 def replay(
@@ -60,10 +60,12 @@ def replay(
 
     In the dashboard it goes as it went then; plain lines and JSON are printed at once.
     """
+    place = None
     if run is not None and Path(run).is_file():
         events = list(recorded(Path(run)))
     else:
-        reader = open_journal(find_place())
+        place = find_place()
+        reader = open_journal(place)
         events = [event for _, event in everything(reader, choose_run(reader, run).run, 0)]
         reader.close()
     if headless or as_json or not on_terminal():
@@ -71,7 +73,7 @@ def replay(
         return 0
     from tui.cli.dashboard import show_replay
 
-    return show_replay(events, speed)
+    return show_replay(place, events, speed)
 
 
 def status(run: RunId = None, as_json: AsJson = False) -> int:

@@ -1,0 +1,116 @@
+"""`demo` and `simulate` as commands; what the demo lands is for the tests from end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from engine.demo import find_demo
+from engine.events import TaskLanded, decode
+from tests.cli.taskyard import PROGRAM, taskyard
+
+ENVIRON = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def git(at: Path, *args: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(at), *args], capture_output=True, text=True, check=True
+    ).stdout.rstrip("\n")
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("")
+    said = taskyard("demo", "--headless", "--keep", str(tmp_path), at=tmp_path)
+    assert (said.status, said.err) == (
+        2,
+        f"taskyard: {tmp_path} is not empty: name a new folder, or one that an earlier demo was kept in\n",
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.timeout(180)
+def test_a_demo_that_was_killed_goes_on_with_the_same_command(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    command = ("demo", "--fast", "--tasks", "8", "--keep", str(folder))
+    first = subprocess.Popen(
+        [*PROGRAM, *command, "--json"], cwd=tmp_path, stdout=subprocess.PIPE, env=ENVIRON
+    )
+    assert first.stdout is not None
+    for line in first.stdout:
+        if isinstance(decode(line), TaskLanded):
+            break
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    said = taskyard(*command, "--headless", at=tmp_path, timeout=90)
+    assert said.status == 0, said
+    assert "taken up again by process" in said.out
+    assert "all landed: 8 of 8 landed" in said.out
+    demo = find_demo(folder)
+    assert demo is not None
+    landed = Counter(
+        re.findall(r"Taskyard-Task: (\S+)", git(demo.remote, "log", "--no-merges", "main..taskyard/board"))
+    )
+    assert landed == Counter(f"CART-{number}" for number in range(1, 9))
+    assert taskyard("worktrees", at=demo.root).out == "there are no worktrees\n"
+
+    # A finished demo has nothing more to do, and is a project to look around in.
+    again = taskyard(*command, "--headless", at=tmp_path)
+    assert again.status == 0
+    assert "all landed: 8 of 8 landed" in again.out
+    assert f"kept in {folder}" in again.out
+
+
+def test_an_ended_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [*PROGRAM, "demo", "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        env={**ENVIRON, "TMPDIR": str(tmp_path)},
+    )
+    assert running.stdout is not None
+    running.stdout.readline()
+    assert [path.name.startswith("taskyard-demo-") for path in tmp_path.iterdir()] == [True]
+    running.terminate()
+    rest, _ = running.communicate(timeout=20)
+    assert running.returncode == 143
+    assert json.loads(rest.splitlines()[-1])["status"] == "interrupted"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_simulate_serves_until_it_is_interrupted(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text('name = "mine"\n')
+    serving = subprocess.Popen(
+        [*PROGRAM, "simulate", "--port", "0", "--scenario", str(scenario)],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        env=ENVIRON,
+        text=True,
+    )
+    assert serving.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:(\d+)", serving.stdout.readline())
+    assert found is not None
+    with urllib.request.urlopen(f"{found[0]}/_simulator/stats", timeout=10) as answer:
+        assert answer.status == 200
+    taken = taskyard("simulate", "--port", found[1], at=tmp_path)
+    assert taken.status == 2
+    assert taken.err.startswith(f"taskyard: cannot listen on 127.0.0.1:{found[1]} (")
+    serving.send_signal(signal.SIGINT)
+    assert serving.wait(10) == 0
+    serving.stdout.close()
+
+
+def test_a_scenario_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text('nmae = "mine"\n')
+    said = taskyard("simulate", "--scenario", "scenario.toml", at=tmp_path)
+    assert said.status == 2
+    assert said.err.count("\n") == 1
+    assert "nmae" in said.err

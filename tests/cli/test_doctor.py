@@ -1,0 +1,116 @@
+"""`doctor` over real repositories and a real endpoint."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.llm.simulator import Simulator
+from tests.cli.taskyard import Said, taskyard
+from tests.cli.test_run import BOARD, settings
+from tests.sample_repository import SampleRepository
+
+Repo = Callable[..., SampleRepository]
+
+
+def found(said: Said, about: str) -> list[str]:
+    """What was said about one thing, with its marks."""
+    return [line[0] + line[13:] for line in said.out.splitlines() if line[2:13].strip() == about]
+
+
+def test_all_is_well(repo: Repo) -> None:
+    root = repo({"tasks/board.md": BOARD}).path
+    with Simulator() as simulator:
+        said = taskyard("doctor", at=root, environ={"TASKYARD_LLM_BASE_URL": simulator.url})
+    assert said.status == 0, said
+    assert said.err == ""
+    assert [line[0] for line in said.out.splitlines()].count("✗") == 0
+    assert found(said, "repository") == [f"✓ {root}: work lands on taskyard/board, pushed to origin"]
+    assert found(said, "board") == ["✓ tasks/board.md: 3 tasks, 3 can run"]
+    assert found(said, "models") == [f"✓ {simulator.url} answers and takes the key"]
+    assert found(said, "judge") == ["✓ claude-opus-5-5"]
+    assert found(said, "settings") == ["✓ all as by default: there is no taskyard.toml"]
+    assert found(said, "terminal")[0].startswith("! none here: ")
+    assert not (root / ".git" / "taskyard").exists()
+
+
+def test_no_key_is_an_error_with_what_to_do(repo: Repo) -> None:
+    said = taskyard("doctor", at=repo({"tasks/board.md": BOARD}).path)
+    assert said.status == 1
+    [models] = found(said, "models")
+    assert models.startswith("✗ ")
+    assert "ANTHROPIC_API_KEY" in models
+
+
+def test_an_endpoint_that_cannot_be_reached(repo: Repo) -> None:
+    root = repo({"tasks/board.md": BOARD}).path
+    said = taskyard("doctor", at=root, environ={"TASKYARD_LLM_BASE_URL": "http://127.0.0.1:9"})
+    assert said.status == 1
+    assert found(said, "models")[0].startswith("✗ ")
+
+
+def test_agent_commands_are_looked_up(repo: Repo) -> None:
+    made = repo({"tasks/board.md": BOARD, "taskyard.toml": settings("no-such-agent -p")})
+    said = taskyard("doctor", at=made.path)
+    assert said.status == 1
+    hint = "install it, or set [roles.implementer] command to its whole path"
+    assert found(said, "implementer") == [f"✗ the agent command no-such-agent is not on PATH: {hint}"]
+    assert found(said, "judge") == ["! nobody plays it: set [roles.judge] kind if somebody should"]
+    made.write({"taskyard.toml": settings(sys.executable)})
+    assert found(taskyard("doctor", at=made.path), "implementer") == [f"✓ {sys.executable}"]
+
+
+def test_the_board_is_diagnosed_by_line(repo: Repo) -> None:
+    board = BOARD + "| T4 | waits | [ ] | | `true` | T9 |\n| T5 | unchecked | [ ] | | | |\n"
+    said = taskyard("doctor", at=repo({"tasks/board.md": board, "taskyard.toml": settings()}).path)
+    assert found(said, "board") == [
+        "✓ tasks/board.md: 5 tasks, 3 can run",
+        "! tasks/board.md, line 8: T4 waits for T9, which the board does not have",
+        "! tasks/board.md, line 9: T5 has no command to verify it: "
+        "put one in backticks into its Verification cell, or set [verify] command",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "about", "words"),
+    [
+        ({}, "board", "there is no board at"),
+        ({"taskyard.toml": "[rum]\n"}, "settings", "the nearest is run"),
+    ],
+)
+def test_what_is_missing_or_wrong(repo: Repo, files: dict[str, str], about: str, words: str) -> None:
+    said = taskyard("doctor", at=repo({"README.md": "", **files}).path)
+    assert said.status == 1
+    [line] = found(said, about)
+    assert line.startswith("✗ ")
+    assert words in line
+
+
+def test_outside_a_repository_and_without_a_commit(tmp_path: Path) -> None:
+    said = taskyard("doctor", at=tmp_path)
+    assert (said.status, found(said, "repository")[0][0]) == (1, "✗")
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    said = taskyard("doctor", at=tmp_path)
+    assert "no commit yet" in found(said, "repository")[0]
+
+
+def test_a_state_folder_that_cannot_be_written(repo: Repo) -> None:
+    root = repo({"tasks/board.md": BOARD}).path
+    (root / ".git").chmod(0o555)
+    said = taskyard("doctor", at=root, plain_user=True)
+    (root / ".git").chmod(0o755)
+    assert found(said, "state")[0].startswith(f"✗ {root}/.git cannot be written to: ")
+
+
+def test_json(repo: Repo) -> None:
+    said = taskyard("doctor", "--json", at=repo({"tasks/board.md": BOARD}).path)
+    report = json.loads(said.out)
+    assert {finding["level"] for finding in report} <= {"ok", "warning", "error"}
+    [models] = [finding for finding in report if finding["about"] == "models"]
+    assert models["level"] == "error"
+    assert models["hint"]
