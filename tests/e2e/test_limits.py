@@ -1,0 +1,149 @@
+"""What ends a run before its board does: the budget, a signal, a killed process with a busy agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.demo import make_demo
+from engine.events import AnyEvent, AttemptStarted, BudgetReached, RunFinished, RunStarted, decode
+from engine.llm.simulator import Simulator, load_scenario
+from engine.process import strays
+from tests.cli.taskyard import PROGRAM
+from tests.sample_repository import SampleRepository
+
+ROOT = Path(__file__).parents[2]
+BOARD = """\
+| ID | Scope | Status | Branch | Verification |
+|----|-------|--------|--------|--------------|
+| T1 | Write one file | [ ] | | `test -f T1.txt` |
+| T2 | Write another | [ ] | | `test -f T2.txt` |
+"""
+# The first time it starts a child and waits for ever; once `go` exists it does its work.
+AGENT = """\
+import pathlib, re, subprocess, sys
+task = re.search(r"\\bT[0-9]\\b", sys.stdin.read())[0]
+if not pathlib.Path(sys.argv[1]).exists():
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(600)"])
+pathlib.Path(task + ".txt").write_text(task)
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def run(at: Path, *args: str, **environ: str) -> tuple[int, list[AnyEvent]]:
+    done = subprocess.run(
+        [*PROGRAM, "run", "--json", *args],
+        cwd=at,
+        env=environment(**environ),
+        capture_output=True,
+        timeout=80,
+    )
+    return done.returncode, [decode(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.timeout(120)
+def test_a_budget_is_never_passed_and_a_larger_one_goes_on(tmp_path: Path) -> None:
+    demo = make_demo(tmp_path, fast=True)
+    with Simulator(load_scenario(demo.scenario)) as simulator:
+        # Small answers keep the worst case of a call small beside the budget.
+        service = {
+            "TASKYARD_LLM_BASE_URL": simulator.url,
+            "TASKYARD_LLM_MAX_TOKENS": "1500",
+            "ANTHROPIC_API_KEY": "demo",
+        }
+        status, events = run(demo.root, "--budget", "0.1", **service)
+        stopped = events[-1]
+        assert isinstance(stopped, RunFinished)
+        assert (status, stopped.status) == (3, "budget")
+        assert 0 < stopped.usd <= 0.1
+        assert any(isinstance(event, BudgetReached) and event.next_usd > 0 for event in events)
+        status, events = run(demo.root, "--budget", "30", **service)
+        finished = events[-1]
+        assert isinstance(finished, RunFinished)
+        assert (status, finished.landed) == (0, 14)
+        assert finished.usd > stopped.usd
+        assert max(simulator.stats().answered.values()) == 1
+
+
+@pytest.fixture
+def busy(repo: Callable[..., SampleRepository], tmp_path: Path) -> tuple[SampleRepository, Path]:
+    """A project whose agent hangs until the second path exists."""
+    made = repo({"README.md": "# Shop\n"})
+    go = tmp_path / "go"
+    (tmp_path / "agent.py").write_text(AGENT)
+    command = json.dumps([sys.executable, str(tmp_path / "agent.py"), str(go)])
+    roles = "".join(f'[roles.{role}]\nkind = "none"\n' for role in ("planner", "judge"))
+    settings = f'{roles}[roles.implementer]\nkind = "command"\ncommand = {command}\n'
+    made.commit("Plan", {"tasks/board.md": BOARD, "taskyard.toml": settings})
+    made.git("push", "--quiet")
+    return made, go
+
+
+def start(at: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*PROGRAM, "run", "--json"], cwd=at, env=environment(), stdout=subprocess.PIPE)
+
+
+def read_until_agents_work(process: subprocess.Popen[bytes], run_id: list[str]) -> None:
+    """Read events until two attempts began and their agents have started their children."""
+    assert process.stdout is not None
+    begun = 0
+    while begun < 2:
+        event = decode(process.stdout.readline())
+        begun += isinstance(event, AttemptStarted)
+        if isinstance(event, RunStarted):
+            run_id.append(event.run)
+    deadline = time.monotonic() + 30
+    while len(strays(run_id[0])) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_kill_9_leaves_agents_that_the_next_run_ends(busy: tuple[SampleRepository, Path]) -> None:
+    made, go = busy
+    run_id: list[str] = []
+    with start(made.path) as process:
+        read_until_agents_work(process, run_id)
+        process.kill()
+    assert len(strays(run_id[0])) >= 4, "nobody is left to end them"
+    go.touch()
+    status, events = run(made.path)
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (status, finished.landed, finished.pushes) == (0, 2, 1)
+    assert strays(run_id[0]) == ()
+    assert made.pushes("taskyard/board") == 1
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_and_its_agents_within_five_seconds(
+    busy: tuple[SampleRepository, Path], number: int, status: int
+) -> None:
+    made, go = busy
+    run_id: list[str] = []
+    with start(made.path) as process:
+        read_until_agents_work(process, run_id)
+        told = time.monotonic()
+        process.send_signal(number)
+        out = process.stdout.read() if process.stdout else b""
+        process.wait(timeout=20)
+    assert time.monotonic() - told < 6
+    last = decode(out.splitlines()[-1])
+    assert isinstance(last, RunFinished)
+    assert (process.returncode, last.status) == (status, "interrupted")
+    assert strays(run_id[0]) == ()
+    go.touch()
+    again, events = run(made.path)
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (again, finished.landed) == (0, 2)
