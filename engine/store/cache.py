@@ -22,18 +22,13 @@ from pathlib import Path
 
 from engine.figures import ResultCacheFigures
 from engine.store import cache_table as table
+from engine.store.cache_file import CacheFile
 from engine.store.cache_key import CacheKey, Json, digest
-from engine.store.cache_table import CACHE_SCHEMA, CacheEntry, Counters
-from engine.store.database import Connection, Database, DatabaseError, open_database, set_database_aside
+from engine.store.cache_table import CacheEntry, Counters
+from engine.store.database import Connection, DatabaseError
 from engine.store.owner import Owner
 
 __all__ = ["CacheEntry", "CacheKey", "CacheStats", "Computed", "Json", "ResultCache", "digest"]
-
-NOTED_USES = 512
-"""Uses kept in memory before they are written; those of a crash are lost, which only blurs the order of eviction."""
-
-RETRY_AFTER = 60.0
-"""Seconds after a failed write (a full disk) before the next one is tried."""
 
 WAIT = 0.02
 """Seconds between looks at a result that another process computes."""
@@ -74,27 +69,21 @@ class ResultCache:
         lease: float = 30.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.path = path
+        self._file = CacheFile(path, clock)
         self._limits = table.Limits(max_entries, max_bytes)
         self._ttl = ttl
         self._lease = lease
         self._clock = clock
         self._owner = Owner.of_this_process()
-        self._lock = threading.RLock()
-        self._session = Counters()
-        self._unsaved = Counters()
-        self._uses: dict[int, int] = {}
-        self._last_use = 0
         self._last_miss = ""
+        self._lock = threading.Lock()
         self._arriving: dict[bytes, Computed] = {}
         self._flights: dict[bytes, asyncio.Future[Computed]] = {}
-        self._disabled = ""
-        self._retry_at = 0.0
-        self._damaged = False
-        self._database: Database | None = None
-        self.set_aside: Path | None = None
+
+    @property
+    def set_aside(self) -> Path | None:
         """Where a damaged file went that this cache replaced, or None."""
-        self._open()
+        return self._file.set_aside
 
     # Looking up and storing
 
@@ -116,7 +105,7 @@ class ResultCache:
         if not isinstance(value, bytes):
             raise TypeError(f"only bytes can be cached, not {type(value).__name__}")
         done: Future[bool] = Future()
-        database = self._writable()
+        database = self._file.writable()
         if database is None or len(value) > self._limits.max_bytes or self._limits.max_entries < 1:
             done.set_result(False)
             return done
@@ -125,8 +114,8 @@ class ResultCache:
         expires = None if self._ttl is None else now + self._ttl
         with self._lock:
             self._arriving[name] = arriving
-            new = table.NewEntry(key, value, now, expires, self._next_use(now), tokens, usd)
-            write = self._submit(database, lambda c: table.store(c, new, self._limits))
+        new = table.NewEntry(key, value, now, expires, self._file.next_use(), tokens, usd)
+        write = self._file.submit(database, lambda c: table.store(c, new, self._limits))
 
         def finish(written: Future[Counters]) -> None:
             with self._lock:
@@ -223,7 +212,7 @@ class ResultCache:
         limit: int = 100,
     ) -> tuple[CacheEntry, ...]:
         """What matches all that is given, last used first."""
-        return self._usable().read(
+        return self._file.usable().read(
             lambda c: table.entries(c, activity=activity, task=task, model=model, limit=limit)
         )
 
@@ -245,54 +234,7 @@ class ResultCache:
 
     def close(self) -> None:
         """Write what is left and close the file. Safe to call twice."""
-        with self._lock:
-            database, self._database = self._database, None
-        if database is not None:
-            self._submit(database, lambda _: Counters())
-            database.close()
-
-    # The file, and what is noted on the way
-
-    def _open(self) -> None:
-        try:
-            self._database = open_database(
-                self.path, schema=CACHE_SCHEMA, synchronous="NORMAL", disposable=True
-            )
-            self._last_use = max(self._last_use, self._database.read(table.last_use))
-            now = self._clock()
-            self._database.submit(lambda c: table.drop_lapsed_leases(c, now), urgent=False)
-            self.set_aside = self._database.set_aside or self.set_aside
-        except DatabaseError as error:
-            self._disabled = str(error)
-
-    def _begin_anew(self, database: Database) -> None:
-        """Move the damaged file away and go on with an empty one."""
-        self._database = None
-        self._damaged = False
-        try:
-            aside = set_database_aside(self.path)
-        except OSError as error:
-            self._disabled = f"{self.path} is damaged and cannot be moved away: {error.strerror}"
-        else:
-            self.set_aside = aside
-            self._open()
-        database.close()
-
-    def _usable(self) -> Database:
-        with self._lock:
-            if self._damaged and self._database is not None:
-                self._begin_anew(self._database)
-            if self._database is None:
-                raise DatabaseError(self._disabled or f"{self.path.name} is closed")
-            return self._database
-
-    def _writable(self) -> Database | None:
-        if self._disabled and self._clock() < self._retry_at:
-            return None
-        try:
-            return self._usable()
-        except DatabaseError:
-            return None
+        self._file.close()
 
     def _find(self, key: CacheKey) -> Computed | None:
         name = key.digest
@@ -301,119 +243,58 @@ class ResultCache:
         if arriving is not None:
             return arriving
         try:
-            database = self._usable()
+            database = self._file.usable()
             found = database.read(lambda c: table.find(c, name))
         except DatabaseError as error:
-            self._note_failure(error)
+            self._file.note_failure(error)
             return None
         if found is None:
             return None
         now = self._clock()
-        with self._lock:
-            if not found.whole:
-                self._submit(database, lambda c: table.remove_damaged(c, found.id))
-                return None
-            if found.expires is not None and found.expires <= now:
-                self._submit(database, lambda c: table.remove_expired(c, found.id, now))
-                return None
-            self._uses[found.id] = self._next_use(now)
-            if len(self._uses) >= NOTED_USES:
-                self._submit(database, lambda _: Counters())
+        if not found.whole:
+            self._file.submit(database, lambda c: table.remove_damaged(c, found.id))
+            return None
+        if found.expires is not None and found.expires <= now:
+            self._file.submit(database, lambda c: table.remove_expired(c, found.id, now))
+            return None
+        self._file.note_use(found.id)
         return Computed(found.value, found.tokens, found.usd)
 
     def _remove(self, fn: Callable[[Connection], int]) -> int:
-        return self._usable().submit(fn).result()
-
-    def _submit(self, database: Database, fn: Callable[[Connection], Counters]) -> Future[Counters]:
-        """Queue a write; what was noted since the last one rides along."""
-        with self._lock:
-            uses, self._uses = self._uses, {}
-            unsaved, self._unsaved = self._unsaved, Counters()
-
-            def write(connection: Connection) -> Counters:
-                if uses:
-                    table.note_uses(connection, uses)
-                done = fn(connection)
-                table.add_counters(connection, unsaved, done)
-                return done
-
-            def note(written: Future[Counters]) -> None:
-                error = written.exception()
-                with self._lock:
-                    if error is None:
-                        self._session.add(written.result())
-                        self._disabled = ""
-                    else:
-                        self._unsaved.add(unsaved)
-                        self._note_failure(error)
-
-            future = database.submit(write)
-            future.add_done_callback(note)
-            return future
-
-    def _note_failure(self, error: BaseException) -> None:
-        with self._lock:
-            if isinstance(error, DatabaseError) and error.kind == "damaged":
-                self._damaged = True
-            else:
-                self._disabled = str(error)
-                self._retry_at = self._clock() + RETRY_AFTER
-
-    def _next_use(self, now: float) -> int:
-        # Microseconds, so that the order holds between processes; never twice the same, so that it is an order.
-        self._last_use = max(self._last_use + 1, int(now * 1e6))
-        return self._last_use
+        return self._file.usable().submit(fn).result()
 
     def _count_hit(self, found: Computed) -> None:
-        self._count(Counters(hits=1, tokens_saved=found.tokens, usd_saved=found.usd))
+        self._file.count(Counters(hits=1, tokens_saved=found.tokens, usd_saved=found.usd))
 
     def _count_miss(self, key: CacheKey) -> None:
-        self._count(Counters(misses=1))
-        database = self._database
-        if database is not None:
-            try:
-                self._last_miss = database.read(lambda c: table.why_missing(c, key))
-            except DatabaseError as error:
-                self._note_failure(error)
-
-    def _count(self, counters: Counters) -> None:
-        with self._lock:
-            self._session.add(counters)
-            self._unsaved.add(counters)
+        self._file.count(Counters(misses=1))
+        try:
+            self._last_miss = self._file.usable().read(lambda c: table.why_missing(c, key))
+        except DatabaseError as error:
+            self._file.note_failure(error)
 
     def _stats(self, *, lifetime: bool) -> CacheStats:
-        entries, size, counters = 0, 0, Counters()
-        database = self._database
-        if database is not None:
-            try:
-                entries, size, counters = database.read(table.totals)
-            except DatabaseError as error:
-                self._note_failure(error)
-        with self._lock:
-            if lifetime:
-                counters.add(self._unsaved)
-            else:
-                counters = self._session
-            return CacheStats(
-                entries=entries,
-                bytes=size,
-                hits=counters.hits,
-                misses=counters.misses,
-                evictions=counters.evictions,
-                expirations=counters.expirations,
-                damaged=counters.damaged,
-                tokens_saved=counters.tokens_saved,
-                usd_saved=counters.usd_saved,
-                last_miss=self._last_miss,
-                disabled=self._disabled,
-                max_entries=self._limits.max_entries,
-                max_bytes=self._limits.max_bytes,
-            )
+        entries, size, counters = self._file.figures(lifetime=lifetime)
+        return CacheStats(
+            entries=entries,
+            bytes=size,
+            hits=counters.hits,
+            misses=counters.misses,
+            evictions=counters.evictions,
+            expirations=counters.expirations,
+            damaged=counters.damaged,
+            tokens_saved=counters.tokens_saved,
+            usd_saved=counters.usd_saved,
+            last_miss=self._last_miss,
+            disabled=self._file.disabled,
+            max_entries=self._limits.max_entries,
+            max_bytes=self._limits.max_bytes,
+        )
 
     # One computes for all processes
 
     async def _take_lease(self, name: bytes, holder: str) -> bool:
-        database = self._writable()
+        database = self._file.writable()
         if database is None:
             return True  # Without a file nobody else can see what we compute.
         now = self._clock()
@@ -423,7 +304,7 @@ class ResultCache:
         try:
             return await database.write(take)
         except DatabaseError as error:
-            self._note_failure(error)
+            self._file.note_failure(error)
             return True
 
     async def _keep_lease(self, name: bytes, holder: str) -> None:
@@ -432,7 +313,7 @@ class ResultCache:
             await self._take_lease(name, holder)
 
     def _drop_lease(self, name: bytes, holder: str) -> None:
-        database = self._writable()
+        database = self._file.writable()
         if database is not None:
             database.submit(lambda c: table.drop_lease(c, name, holder))
 

@@ -209,6 +209,8 @@ def _held(connection: Connection) -> tuple[int, int]:
 
 def note_uses(connection: Connection, uses: dict[int, int]) -> None:
     """Move entries (by id) to new places in the order of use."""
+    if not uses:
+        return
     connection.executemany(
         "UPDATE entries SET used = ? WHERE id = ?", [(place, number) for number, place in uses.items()]
     )

@@ -303,7 +303,9 @@ async def test_a_silent_computer_on_another_host_is_replaced_when_its_lease_laps
     clock = Clock()
     cache = ResultCache(path, clock=clock)
     lease = (key().digest, "somebody", "elsewhere", 1, "boot:1", clock.now + 30)
-    cache._database.submit(lambda c: c.execute("INSERT INTO leases VALUES(?, ?, ?, ?, ?, ?)", lease)).result()
+    cache._file.usable().submit(
+        lambda c: c.execute("INSERT INTO leases VALUES(?, ?, ?, ?, ?, ?)", lease)
+    ).result()
     compute = answer()
     waiting = asyncio.create_task(cache.get_or_compute(key(), compute))
     done, _ = await asyncio.wait([waiting], timeout=0.1)
@@ -323,7 +325,7 @@ async def test_a_long_computation_keeps_its_lease(path: Path) -> None:
 
     compute = answer(b"short")
     first = asyncio.create_task(mine.get_or_compute(key(), long))
-    while not mine._database.read(lambda c: c.execute("SELECT count(*) FROM leases").get):
+    while not mine._file.usable().read(lambda c: c.execute("SELECT count(*) FROM leases").get):
         await asyncio.sleep(0.001)
     second = asyncio.create_task(theirs.get_or_compute(key(), compute))
     done, _ = await asyncio.wait([first, second], timeout=0.6)
@@ -359,7 +361,11 @@ def test_two_processes_write_without_getting_in_each_others_way(path: Path) -> N
     figures = [[int(word) for word in child.communicate(timeout=30)[0].split()] for child in children]
     cache = ResultCache(path, max_entries=50)
     life = cache.lifetime_stats()
-    assert life.entries == cache._database.read(lambda c: c.execute("SELECT count(*) FROM bodies").get) <= 50
+    assert (
+        life.entries
+        == cache._file.usable().read(lambda c: c.execute("SELECT count(*) FROM bodies").get)
+        <= 50
+    )
     assert [life.hits, life.misses, life.evictions] == [sum(column) for column in zip(*figures, strict=True)]
     cache.close()
 
@@ -406,7 +412,7 @@ def test_an_entry_lives_as_long_as_its_ttl(path: Path) -> None:
     clock.now += 0.1
     assert cache.get(key()) is None
     assert cache.get(key()) is None
-    cache._database.flush()
+    cache._file.usable().flush()
     assert (cache.stats().expirations, cache.stats().entries, cache.stats().evictions) == (1, 0, 0)
     cache.set(key(), b"w").result()
     assert cache.get(key()) == b"w"
@@ -503,7 +509,7 @@ def test_it_does_what_a_naive_cache_does(steps: list[tuple[str, int, int]]) -> N
             else:
                 cache.close()
                 cache = ResultCache(Path(folder, "cache.db"), **options)
-            cache._database.flush()
+            cache._file.usable().flush()
             stats = cache.lifetime_stats()
             assert (stats.entries, stats.bytes) == (len(naive.entries), naive.bytes)
             assert (stats.hits, stats.misses) == (naive.hits, naive.misses)
@@ -518,9 +524,9 @@ async def test_a_full_disk_leaves_the_run_uncached_says_so_and_ends_when_there_i
     clock = Clock()
     cache = ResultCache(path, clock=clock)
     await cache.put(key(1), b"before")
-    pages = cache._database.read(lambda c: c.pragma("page_count"))
+    pages = cache._file.usable().read(lambda c: c.pragma("page_count"))
     full = f"PRAGMA max_page_count={pages + 2}"
-    cache._database.submit(lambda c: c.execute(full).fetchall()).result()
+    cache._file.usable().submit(lambda c: c.execute(full).fetchall()).result()
     compute = answer(bytes(100_000))
     assert await cache.get_or_compute(key(2), compute) == (bytes(100_000), False)
     assert "disk is full" in cache.stats().disabled
@@ -528,7 +534,7 @@ async def test_a_full_disk_leaves_the_run_uncached_says_so_and_ends_when_there_i
     assert not await cache.put(key(3), b"small")  # Not even tried.
     assert await cache.get_or_compute(key(2), compute) == (bytes(100_000), False)
     assert len(compute.calls) == 2
-    cache._database.submit(lambda c: c.execute("PRAGMA max_page_count=1000000").fetchall()).result()
+    cache._file.usable().submit(lambda c: c.execute("PRAGMA max_page_count=1000000").fetchall()).result()
     clock.now += 61
     assert await cache.put(key(3), b"small")
     assert cache.stats().disabled == ""
@@ -549,11 +555,11 @@ async def test_a_place_that_cannot_be_written_leaves_the_run_uncached_and_says_s
 def test_a_value_that_is_not_what_was_stored_is_a_miss_and_leaves(path: Path) -> None:
     cache = ResultCache(path)
     cache.set(key(), b"the value").result()
-    cache._database.submit(
+    cache._file.usable().submit(
         lambda c: c.execute("UPDATE bodies SET value = CAST('the valuf' AS BLOB)")
     ).result()
     assert cache.get(key()) is None
-    cache._database.flush()
+    cache._file.usable().flush()
     assert (cache.stats().damaged, cache.stats().entries, cache.stats().misses) == (1, 0, 1)
     cache.set(key(), b"the value").result()
     assert cache.get(key()) == b"the value"
@@ -607,7 +613,9 @@ def test_what_was_stored_survives_kill_9_and_the_limits_hold(path: Path) -> None
     cache = ResultCache(path, max_entries=100)
     for n in range(seen - 97, seen + 1):
         assert cache.get(key(n)) == b"%d" % n * 50
-    counted = cache._database.read(lambda c: c.execute("SELECT count(*), sum(size) FROM entries").fetchone())
+    counted = cache._file.usable().read(
+        lambda c: c.execute("SELECT count(*), sum(size) FROM entries").fetchone()
+    )
     assert (cache.stats().entries, cache.stats().bytes) == counted
     assert cache.stats().entries <= 100
     cache.close()
@@ -618,11 +626,11 @@ def test_leases_of_those_who_never_came_back_are_forgotten(path: Path) -> None:
     cache = ResultCache(path, clock=clock)
     for n, until in enumerate((clock.now - 1, clock.now + 100)):
         lease = (b"%d" % n, "somebody", "elsewhere", 1, "", until)
-        cache._database.submit(
+        cache._file.usable().submit(
             lambda c, row=lease: c.execute("INSERT INTO leases VALUES(?, ?, ?, ?, ?, ?)", row)
         )
     cache.close()
     cache = ResultCache(path, clock=clock)
-    cache._database.flush()
-    assert cache._database.read(lambda c: c.execute("SELECT key FROM leases").fetchall()) == [(b"1",)]
+    cache._file.usable().flush()
+    assert cache._file.usable().read(lambda c: c.execute("SELECT key FROM leases").fetchall()) == [(b"1",)]
     cache.close()

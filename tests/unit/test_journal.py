@@ -236,7 +236,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(steps, st.integers(1, 4))
 def test_whatever_happens_the_journal_is_the_list_of_its_events(
     plan: list[tuple[str, int]], moved: int
