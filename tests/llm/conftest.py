@@ -55,7 +55,7 @@ async def connect() -> AsyncIterator[Callable[..., ModelClient]]:
         options.setdefault(
             "retry", RetryPolicy(attempts=6, first_wait=0.01, longest_wait=0.05, patience=30.0)
         )
-        options.setdefault("deadlines", Deadlines(total=20.0, idle=0.5, connect=5.0, quick=10.0))
+        options.setdefault("deadlines", Deadlines(total=30.0, idle=10.0, connect=5.0, quick=20.0))
         options.setdefault("environ", {})
         client = ModelClient(url, KEY, **options)
         clients.append(client)
