@@ -82,9 +82,7 @@ class LLMBatcher:
         self._no_batches = False
         self._stats = BatchStats()
 
-    async def submit(
-        self, request: ModelRequest, call: str = "", *, on_failure: OnFailure | None = None
-    ) -> ModelAnswer:
+    async def submit(self, request: ModelRequest, *, on_failure: OnFailure | None = None) -> ModelAnswer:
         """Wait for the answer to this request, however it comes.
 
         Raises BatchItemError when the service refuses the request itself, the LLMError with which its batch could not

@@ -103,12 +103,6 @@ class Budget:
             self.task_spent(task_id) + self._reserved.get(task_id, 0.0) + usd, self.task_usd
         )
 
-    def fits_alone(self, task_id: str, usd: float) -> bool:
-        """Whether the call could be made if those in flight turned out to cost nothing."""
-        return _fits(self._run_spent + usd, self.run_usd) and _fits(
-            self.task_spent(task_id) + usd, self.task_usd
-        )
-
     async def reserve(self, task_id: str, usd: float | None, *, model: str = "") -> Hold:
         """Set the worst case of a call aside; waits while only calls in flight stand against it.
 

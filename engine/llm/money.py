@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
+from engine.errors import BudgetReachedError
 from engine.llm.budget import Budget, Hold
 from engine.llm.messages import ModelAnswer, ModelRequest
 from engine.llm.prices import Cost, PriceTable
@@ -41,11 +43,13 @@ class Money:
         least = self._worst(request, size // _MOST_BYTES_A_TOKEN, batch)
         if usd is None or least is None or budget.fits_now(task_id, usd):
             return await budget.reserve(task_id, usd, model=request.model)
-        if budget.fits_now(task_id, least) or not budget.fits_alone(task_id, usd):
-            async with self._counting:
-                counted = await self._count(request)
-            if counted is not None:  # the count is an estimate, says the service
-                usd = self._worst(request, counted + counted // 20 + _HIDDEN_TOKENS, batch)
+        if not budget.fits_now(task_id, least):  # it has to wait for others anyway
+            with contextlib.suppress(BudgetReachedError):
+                return await budget.reserve(task_id, usd, model=request.model)
+        async with self._counting:
+            counted = await self._count(request)
+        if counted is not None:  # the count is an estimate, says the service
+            usd = self._worst(request, counted + counted // 20 + _HIDDEN_TOKENS, batch)
         return await budget.reserve(task_id, usd, model=request.model)
 
     def hold_anyway(self, request: ModelRequest, *, batch: bool = False) -> Hold:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from engine.llm.simulator.wire import Json, Refusal, encode, invalid
@@ -117,9 +117,11 @@ class Exchange(BaseHTTPRequestHandler):
         """Send a whole answer as JSON."""
         self.send(status, encode(value), headers)
 
-    def send_part(self, body: bytes, part: int, headers: dict[str, str]) -> None:
+    def send_part(
+        self, body: bytes, part: int, headers: dict[str, str], *, kind: str = "application/json"
+    ) -> NoReturn:
         """Send the head of an answer and only the first bytes of its body, then hang up."""
-        self._head(200, "application/json", {"content-length": str(len(body))} | headers)
+        self._head(200, kind, {"content-length": str(len(body))} | headers)
         self.wfile.write(body[:part])
         self._flush()
         raise HangUp

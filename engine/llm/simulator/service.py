@@ -151,8 +151,7 @@ class Service:
             case "POST", _:
                 self._plain(exchange, "batches.cancel", lambda: self._batches.cancel(id, exchange.base_url))
             case _:
-                if not self._met_fault(exchange, "batches.results", exchange.route):
-                    exchange.send(200, self._batches.results(id), kind="application/x-jsonl")
+                self._plain(exchange, "batches.results", lambda: self._batches.results(id))
 
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         headers = {}
@@ -162,20 +161,23 @@ class Service:
             headers["x-should-retry"] = "false"  # a spend limit does not pass by itself
         exchange.send_json(refusal.status, refusal.body(exchange.request_id), headers)
 
-    def _plain(self, exchange: Exchange, endpoint: Endpoint, answer: Callable[[], Json]) -> None:
-        """Give a JSON answer unless a fault comes first."""
-        if not self._met_fault(exchange, endpoint, exchange.route):
-            exchange.send_json(200, answer())
-
-    def _met_fault(self, exchange: Exchange, endpoint: Endpoint, key: str) -> bool:
-        arrival = self.counters.arrival(f"{endpoint} {key}")
-        fault = find_fault(self.scenario, endpoint, key, arrival)
-        if fault is None:
-            return False
-        self.counters.count("faults", fault.kind)
-        if not spoiled(exchange, fault):
-            raise HangUp
-        return True
+    def _plain(self, exchange: Exchange, endpoint: Endpoint, answer: Callable[[], Json | bytes]) -> None:
+        """Give an answer (JSON, or lines of it) unless a fault comes first; faults in its middle give half of it."""
+        key = exchange.route
+        fault = find_fault(self.scenario, endpoint, key, self.counters.arrival(f"{endpoint} {key}"))
+        if fault is not None:
+            self.counters.count("faults", fault.kind)
+            if spoiled(exchange, fault):
+                return
+        value = answer()
+        body, kind = (
+            (value, "application/x-jsonl")
+            if isinstance(value, bytes)
+            else (wire.encode(value), "application/json")
+        )
+        if fault is not None:
+            exchange.send_part(body, len(body) // 2, {}, kind=kind)
+        exchange.send(200, body, kind=kind)
 
     def _messages(self, exchange: Exchange, params: Any) -> None:
         check_message(params, self.scenario.models)
