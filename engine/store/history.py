@@ -13,7 +13,6 @@ whatever crashes.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,11 +23,11 @@ from typing import cast
 import msgspec
 
 from engine.errors import StoreError
-from engine.figures import HistoryFigures
 from engine.model import TaskState
 from engine.store import history_table as table
 from engine.store.database import Connection, Database, DatabaseError
 from engine.store.history_archive import HistoryArchive, HistorySegment, TaskHistory
+from engine.store.history_figures import HistoryStats, MemoryInfo, file_size, read_memory, read_stats
 
 __all__ = [
     "HistoryPruner",
@@ -68,30 +67,6 @@ class PruneResult(msgspec.Struct, frozen=True):
     entries: int = 0
     bytes: int = 0
     segments: int = 0
-
-
-class HistoryStats(HistoryFigures, frozen=True):
-    """The figures, with more about the table. `problem` says why the last pruning failed, or is empty."""
-
-    by_status: dict[TaskState, int] = msgspec.field(default_factory=dict)
-    newest_at: float | None = None
-    archived_bytes: int = 0
-    problem: str = ""
-
-
-class MemoryInfo(msgspec.Struct, frozen=True):
-    """What the history takes, in bytes: of this process's memory, of the database file, and of the archive.
-
-    `file` is its size once the WAL, which never grows beyond some megabytes, is folded into it; `free` the part of it
-    that deleted rows left and new ones will use.
-    """
-
-    resident: int
-    entries: int
-    file: int
-    wal: int
-    free: int
-    archive: int
 
 
 class HistoryPruner:
@@ -206,49 +181,14 @@ class HistoryPruner:
 
     def stats(self) -> HistoryStats:
         """The figures of the table and the archive."""
-
-        def read(connection: Connection) -> HistoryStats:
-            totals = table.totals(connection)
-            statuses = connection.execute("SELECT status, count(*) FROM history GROUP BY status").fetchall()
-            oldest, newest = cast(
-                "tuple[float | None, float | None]",
-                connection.execute(
-                    "SELECT (SELECT min(started) FROM history), (SELECT max(started) FROM history)"
-                ).fetchall()[0],
-            )
-            return HistoryStats(
-                entries=totals.entries,
-                max_entries=self.policy.max_entries,
-                bytes=totals.bytes,
-                max_bytes=self.policy.max_bytes,
-                oldest_at=oldest,
-                newest_at=newest,
-                max_age=self.policy.max_age,
-                prunes=totals.prunes,
-                archived=totals.archived,
-                segments=totals.segment,
-                archived_bytes=totals.archived_bytes,
-                journal_bytes=table.journal_bytes(connection),
-                by_status={TaskState(cast("str", status)): cast("int", count) for status, count in statuses},
-                problem=self._problem,
-            )
-
-        return self._database.read_consistent(read)
+        policy = self.policy
+        return self._database.read_consistent(
+            lambda c: read_stats(c, policy.max_entries, policy.max_bytes, policy.max_age, self._problem)
+        )
 
     def memory_info(self) -> MemoryInfo:
         """What the history takes now, in bytes."""
-        totals = self._database.read(table.totals)
-        page, pages, free = self._database.read(
-            lambda c: (c.pragma("page_size"), c.pragma("page_count"), c.pragma("freelist_count"))
-        )
-        return MemoryInfo(
-            resident=_resident_bytes(),
-            entries=totals.bytes,
-            file=page * pages,
-            wal=_size(Path(f"{self._database.path}-wal")),
-            free=page * free,
-            archive=totals.archived_bytes,
-        )
+        return self._database.read_consistent(lambda c: read_memory(c, self._database.path))
 
     # Pruning
 
@@ -322,27 +262,8 @@ class HistoryPruner:
             if all(table.is_live(connection, line) for line in lines):
                 self.archive.remove(number)
             else:
-                table.adopt(connection, lines, number, _size(self.archive.path(number)))
+                table.adopt(connection, lines, number, file_size(self.archive.path(number)))
 
     def _note_problem(self, error: BaseException) -> None:
         self._problem = str(error)
         self._retry_at = self._clock() + RETRY_AFTER
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _resident_bytes() -> int:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        import resource
-
-        return resource.getrusage(
-            resource.RUSAGE_SELF
-        ).ru_maxrss  # macOS: bytes, and the peak rather than now.
-    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -17,18 +17,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from engine.errors import RunBusyError, StoreError
-from engine.events import AnyEvent, CycleStarted, Event, decode, encode
+from engine.events import AnyEvent, CycleStarted, Event, encode
 from engine.store import run_log
 from engine.store.archive import remove_unfinished, write_segment
-from engine.store.database import Connection, Database, DatabaseError, ReadOnlyDatabase
+from engine.store.database import Connection, Database, DatabaseError
+from engine.store.journal_reader import JournalReader, decoded
 from engine.store.owner import Owner
 from engine.store.run_log import RunRow
+
+__all__ = ["Claim", "Journal", "JournalReader", "RunRow"]
 
 MOVED_AT_ONCE = 1000
 """Events that one transaction moves to the archive (about 10 ms in the writer)."""
@@ -163,7 +165,7 @@ class Journal:
 
     def events(self, run: str, after_seq: int = 0) -> Iterator[tuple[int, AnyEvent]]:
         """The events of a run after one, across all cycles. Raises StoreError for an unknown run or a damaged event."""
-        return _decoded(run_log.read_payloads(self._database.read_consistent, self._archive, run, after_seq))
+        return decoded(run_log.read_payloads(self._database.read_consistent, self._archive, run, after_seq))
 
     def _claim(self, connection: Connection, board: str, new_run: str) -> Claim:
         now = self._clock()
@@ -254,44 +256,6 @@ class Journal:
                 segment.path.rename(segment.path.with_name(segment.path.name + ".kept"))
 
 
-class JournalReader:
-    """The reading side, for another process: `watch`, `replay`, `status`. Works where nothing can be written.
-
-    Poll `changed()` (7 µs) about every 20 ms and call `poll` when it says so. Raises DatabaseError without a journal.
-    """
-
-    def __init__(self, path: Path, archive: Path) -> None:
-        self._database = ReadOnlyDatabase(path)
-        self._archive = archive
-        self._version = -1
-
-    def changed(self) -> bool:
-        """Whether anything was committed since the last call; True at first."""
-        before, self._version = self._version, self._database.data_version()
-        return self._version != before
-
-    def poll(self, run: str, after_seq: int, *, limit: int = 10_000) -> list[tuple[int, AnyEvent]]:
-        """The next events after one, at most `limit`; also those that have moved to the archive meanwhile."""
-        payloads = run_log.read_payloads(self._database.read_consistent, self._archive, run, after_seq)
-        return list(islice(_decoded(payloads), limit))
-
-    def runs(self, board: str | None = None) -> tuple[RunRow, ...]:
-        """All runs, or those of a board, newest first."""
-        return self._database.read(lambda c: run_log.find_runs(c, board))
-
-    def run(self, run: str) -> RunRow | None:
-        """One run, or None."""
-        return self._database.read(lambda c: run_log.find_run(c, run))
-
-    def latest_run(self, board: str | None = None) -> RunRow | None:
-        """The run that was started last, or None."""
-        return next(iter(self.runs(board)), None)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
-
-
 @dataclass(slots=True)
 class _Place:
     """Where a run stands in the queue of writes: the last number given out, and its cycle."""
@@ -327,13 +291,3 @@ def _existing(connection: Connection, run: str) -> RunRow:
     if row is None:
         raise StoreError(f"there is no run {run}")
     return row
-
-
-def _decoded(payloads: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, AnyEvent]]:
-    for seq, payload in payloads:
-        try:
-            yield seq, decode(payload)
-        except msgspec.ValidationError as error:
-            raise StoreError(
-                f"event {seq} is of another version of Taskyard: {error}", "upgrade Taskyard"
-            ) from error
