@@ -145,6 +145,16 @@ class ModelCalls:
             return await self._model_client().call(request, on_progress=on_progress, on_failure=failed)
         except BudgetReachedError as error:
             bus.emit(
+                ev.CallFailed(
+                    at=bus.clock(),
+                    call=call,
+                    task=task,
+                    role=request.role,
+                    model=request.model,
+                    error=error.message,
+                )
+            )
+            bus.emit(
                 ev.BudgetReached(
                     at=bus.clock(),
                     scope=error.scope,
