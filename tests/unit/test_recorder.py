@@ -1,0 +1,291 @@
+"""What listens to the bus: whatever is emitted or committed in whatever interleaving, a replay gives the same state."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import events as ev
+from engine.bus import Bus
+from engine.errors import StoreError
+from engine.model import AnswerSource, Role, Task, TaskState, Usage
+from engine.recorder import HistoryRecorder, JournalSink
+from engine.state import RunState
+from engine.store.database import Database
+from engine.store.history import HistoryPruner, PrunePolicy
+from engine.store.journal import Journal, JournalReader
+from engine.store.owner import Owner
+from engine.store.state_db import open_state
+from tests.random_events import events
+
+BOARD = "tasks/board.md"
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[tuple[Database, Journal]]:
+    database = open_state(folder / "state.db")
+    # Each opening is by a process that the next one finds dead: this process id, of another boot.
+    owner = Owner(socket.gethostname(), os.getpid(), "another boot")
+    try:
+        yield database, Journal(database, folder / "archive", owner=owner)
+    finally:
+        database.close()
+
+
+def join(journal: Journal, bus: Bus, *, cycle_events: int = 20_000) -> str:
+    """Claim the board's run and go on from what it holds, as the engine does."""
+    claim = journal.claim(BOARD, "r1")
+    past = [event for _, event in journal.events(claim.run.run, claim.run.resume_after)]
+    state = RunState().apply_all(past)
+    sink = JournalSink(journal, claim.run.run, len(past), lambda: bus.state, cycle_events=cycle_events)
+    bus.attach(sink, state)
+    return claim.run.run
+
+
+def encoded(state: RunState) -> bytes:
+    return msgspec.json.encode(state.snapshot())
+
+
+def started() -> ev.RunStarted:
+    return ev.RunStarted(
+        at=1.0,
+        run="r1",
+        board=BOARD,
+        repository="/repo",
+        base="b",
+        target="t",
+        remote="",
+        host="h",
+        pid=1,
+        tasks=(Task("A-1", "one"), Task("B-2", "two")),
+        max_concurrency=2,
+        max_attempts=3,
+        max_batch=10,
+        max_age=5.0,
+    )
+
+
+Step = tuple[str, ev.Event | None]
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("emit"), events),
+        st.tuples(st.just("commit"), events),
+        st.tuples(st.just("pass"), st.none()),
+        st.tuples(st.just("settle"), st.none()),
+    ),
+    max_size=40,
+)
+
+
+async def play(bus: Bus, script: Sequence[Step]) -> None:
+    """Emit at once, commit in tasks that overlap, and let the loop turn where the script says so."""
+    committing: list[asyncio.Task[None]] = []
+    for what, event in script:
+        match what:
+            case "emit":
+                assert event is not None
+                bus.emit(event)
+            case "commit":
+                assert event is not None
+                committing.append(asyncio.ensure_future(bus.commit(event)))
+            case "pass":
+                await asyncio.sleep(0)
+            case "settle":
+                await asyncio.gather(*committing)
+    await asyncio.gather(*committing)
+
+
+@given(steps, st.integers(2, 9))
+@settings(max_examples=60, deadline=None)
+def test_a_replay_gives_exactly_the_live_state(script: list[Step], cycle_events: int) -> None:
+    async def live(journal: Journal) -> bytes:
+        bus = Bus(lambda: 1.0)
+        join(journal, bus, cycle_events=cycle_events)
+        bus.emit(started())
+        await play(bus, script)
+        return encoded(bus.state)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with opened(folder) as (_, journal):
+            state = asyncio.run(live(journal))
+        # As a restart finds it: from the last cycle, and (for `replay`) from the very beginning.
+        with opened(folder) as (_, journal):
+            row = journal.runs()[0]
+            newest = RunState().apply_all(event for _, event in journal.events("r1", row.resume_after))
+            whole = RunState().apply_all(event for _, event in journal.events("r1"))
+        reader = JournalReader(folder / "state.db", folder / "archive")
+        watched = RunState().apply_all(event for _, event in reader.poll("r1", row.resume_after))
+        reader.close()
+    assert encoded(newest) == state
+    assert encoded(whole) == state
+    assert encoded(watched) == state
+
+
+@given(st.lists(steps, min_size=2, max_size=4), st.integers(2, 6))
+@settings(max_examples=25, deadline=None)
+def test_a_run_that_is_taken_up_again_and_again_goes_on_where_it_was(
+    scripts: list[list[Step]], cycle_events: int
+) -> None:
+    async def live(journal: Journal, script: list[Step], before: bytes | None) -> bytes:
+        bus = Bus(lambda: 1.0)
+        join(journal, bus, cycle_events=cycle_events)
+        if before is None:
+            bus.emit(started())
+        else:
+            assert encoded(bus.state) == before
+        await play(bus, script)
+        return encoded(bus.state)
+
+    with tempfile.TemporaryDirectory() as name:
+        state: bytes | None = None
+        for script in scripts:
+            with opened(Path(name)) as (_, journal):
+                state = asyncio.run(live(journal, script, state))
+
+
+async def test_the_journal_stays_small_and_the_live_state_counts_its_cycles(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, journal):
+        bus = Bus()
+        join(journal, bus, cycle_events=50)
+        bus.emit(started())
+        for n in range(1_000):
+            bus.emit(ev.Progressed(at=float(n), task="A-1", text=f"line {n}"))
+        await bus.commit(ev.TaskQueued(at=2_000.0, task="A-1"))
+        row = journal.runs()[0]
+        left = list(journal.events("r1", row.resume_after))
+    assert bus.state.run.cycle == 1 + 1_001 // 50
+    assert len(left) <= 51
+    assert isinstance(left[0][1], ev.CycleStarted)
+    assert left[0][1].cycle == bus.state.run.cycle
+
+
+async def test_a_resumed_run_counts_only_the_events_of_its_cycle(tmp_path: Path) -> None:
+    """A long run must not begin a new cycle with every start."""
+    with opened(tmp_path) as (_, journal):
+        bus = Bus()
+        join(journal, bus, cycle_events=50)
+        bus.emit(started())
+        for n in range(120):
+            bus.emit(ev.Progressed(at=float(n), task="A-1", text=f"line {n}"))
+        await bus.commit(ev.TaskQueued(at=2_000.0, task="A-1"))
+        cycle = bus.state.run.cycle
+    with opened(tmp_path) as (_, journal):
+        again = Bus()
+        join(journal, again, cycle_events=50)
+        await again.commit(ev.TaskQueued(at=2_001.0, task="A-1"))
+        assert again.state.run.cycle == cycle
+
+
+async def test_a_commit_returns_when_another_process_could_read_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, journal):
+        bus = Bus()
+        join(journal, bus)
+        await bus.commit(started())
+        reader = JournalReader(tmp_path / "state.db", tmp_path / "archive")
+        for n in range(20):
+            await bus.commit(ev.TaskQueued(at=float(n), task="A-1"))
+            assert len(reader.poll("r1", 0)) == n + 2
+        reader.close()
+
+
+async def test_text_that_is_no_utf_8_is_journaled_like_any_other(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, journal):
+        bus = Bus()
+        join(journal, bus)
+        await bus.commit(started())
+        bus.emit(ev.Progressed(at=2.0, task="A-1", text="caf\udce9"))
+        await bus.commit(ev.TaskEnded(at=3.0, task="A-1", state=TaskState.FAILED, reason="git: \udcff"))
+        replayed = RunState().apply_all(event for _, event in journal.events("r1"))
+    assert encoded(replayed) == encoded(bus.state)
+    assert bus.state.view("A-1").problem == "git: ?"
+
+
+async def test_after_a_write_that_failed_nothing_is_promised_any_more(tmp_path: Path) -> None:
+    with opened(tmp_path) as (database, journal):
+        bus = Bus()
+        join(journal, bus)
+        await bus.commit(started())
+        database.submit(lambda connection: connection.execute("DROP TABLE events")).result()
+        with pytest.raises(StoreError):
+            await bus.commit(ev.TaskQueued(at=2.0, task="A-1"))
+        with pytest.raises(StoreError, match="journal cannot be written"):
+            await bus.commit(ev.TaskQueued(at=3.0, task="A-1"))
+
+
+async def test_a_failed_write_of_an_emitted_event_stops_the_next_commit(tmp_path: Path) -> None:
+    with opened(tmp_path) as (database, journal):
+        bus = Bus()
+        join(journal, bus)
+        await bus.commit(started())
+        database.submit(lambda connection: connection.execute("DROP TABLE events")).result()
+        bus.emit(ev.TaskQueued(at=2.0, task="A-1"))
+        database.submit(lambda connection: None).result()
+        with pytest.raises(StoreError):
+            await bus.commit(ev.TaskQueued(at=3.0, task="A-1"))
+
+
+async def test_cancelling_a_commit_does_not_take_the_event_back(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, journal):
+        bus = Bus()
+        join(journal, bus)
+        await bus.commit(started())
+        committing = asyncio.ensure_future(bus.commit(ev.TaskQueued(at=2.0, task="A-1")))
+        await asyncio.sleep(0)
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+        await bus.commit(ev.TaskQueued(at=3.0, task="B-2"))
+        replayed = RunState().apply_all(event for _, event in journal.events("r1"))
+    assert encoded(replayed) == encoded(bus.state)
+    assert bus.state.view("A-1").state is TaskState.QUEUED
+
+
+# The history
+
+
+async def test_an_ended_task_is_in_the_history_with_what_it_used(tmp_path: Path) -> None:
+    with opened(tmp_path) as (database, journal):
+        bus = Bus()
+        join(journal, bus)
+        policy = PrunePolicy(max_bytes=10**6, max_age=86_400.0, max_entries=100, archive_dir=tmp_path / "old")
+        pruner = HistoryPruner(database, policy, clock=lambda: 20.0)
+        recorder = HistoryRecorder(pruner, "r1", lambda: bus.state, journal_path=tmp_path / "state.db")
+        bus.subscribe(recorder.hear)
+        await bus.commit(started())
+        bus.emit(ev.AttemptStarted(at=2.0, task="A-1", attempt=1, branch="task/A-1", base="b"))
+        for source in (AnswerSource.CALL, AnswerSource.CACHE, AnswerSource.CACHE):
+            bus.emit(
+                ev.CallAnswered(
+                    at=3.0,
+                    call=source,
+                    task="A-1",
+                    attempt=1,
+                    role=Role.JUDGE,
+                    model="m",
+                    source=source,
+                    usage=Usage(input=5),
+                    usd=0.25,
+                )
+            )
+        await bus.commit(ev.TaskLanded(at=9.0, task="A-1", commit="c" * 40, train=1))
+        await bus.commit(ev.TaskEnded(at=9.5, task="B-2", state=TaskState.CANCELLED, reason="cancelled"))
+        await bus.commit(ev.TaskEnded(at=9.5, task="nobody", state=TaskState.FAILED, reason="?"))
+        entries = {entry.task: entry for entry in pruner.recent(10)}
+        figures = recorder.figures()
+    assert set(entries) == {"A-1", "B-2"}
+    landed = entries["A-1"]
+    assert (landed.status, landed.started, landed.ended, landed.commit) == ("landed", 2.0, 9.0, "c" * 40)
+    assert (landed.model_calls, landed.cache_hits, landed.usd, landed.usage) == (1, 2, 0.25, Usage(input=5))
+    assert (entries["B-2"].status, entries["B-2"].reason) == ("cancelled", "cancelled")
+    assert figures.entries == 2
+    assert figures.journal_bytes > 0
