@@ -227,6 +227,16 @@ def test_a_fresh_batch_can_be_missing_for_a_moment(simulate: Callable[..., Simul
         assert [get(simulator, id, "/results").status for _ in range(2)] == [404, 200]
 
 
+def test_results_can_break_off_in_the_middle(simulate: Callable[..., Simulator]) -> None:
+    simulator = simulate(faults=(Fault(kind="dropped", endpoint="batches.results"),))
+    id = create(simulator, items(10))["id"]
+    with pytest.raises(http.client.IncompleteRead) as cut:
+        get(simulator, id, "/results")
+    assert len(cut.value.partial.splitlines()) >= 5
+    assert len(results(simulator, id)) == 10
+    assert set(simulator.stats().answered.values()) == {1}
+
+
 def test_an_endpoint_without_batches(simulate: Callable[..., Simulator]) -> None:
     simulator = simulate(batches=Batches(offered=False))
     assert send(simulator, "POST", BATCHES, items(1)).status == 404
