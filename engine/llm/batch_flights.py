@@ -184,6 +184,9 @@ class Flights:
         wait = poll.first
         failures = 0
         rest = 0.0 if self._age(manifest) > poll.first else poll.first
+        if rest > 0:  # so that a new batch shows at once when it is asked for
+            new = BatchState(batch, "in_progress", manifest.created_at, processing=len(manifest.custom_ids))
+            self._hooks.polled(batch, new, self._clock() + rest)
         while True:
             if await _rest(nudge, rest):
                 wait = poll.first
