@@ -11,14 +11,15 @@ from engine.git.checkout import check_out
 from engine.git.registry import add_detached
 from engine.git.repository import Repository
 
+MERGE_TREE_SINCE = (2, 38)
+
 
 class Combiner:
-    """Merges commits by `merge-tree`; with git before 2.38 in a worktree of its own, the folder `scratch`."""
+    """Merges commits by `merge-tree`; with a git that has none in a worktree of its own, the folder `scratch`."""
 
-    def __init__(self, repository: Repository, scratch: Path, *, in_worktree: bool = False) -> None:
+    def __init__(self, repository: Repository, scratch: Path) -> None:
         self._repository = repository
         self._scratch = scratch
-        self._in_worktree = in_worktree
         self._signing: tuple[str, ...] | None = None
 
     async def merge(self, ours: str, theirs: str, message: str) -> str:
@@ -27,7 +28,7 @@ class Combiner:
 
     async def merge_tree(self, ours: str, theirs: str) -> str:
         """Give the tree of that merge, without a commit. Raises MergeConflictError with the paths, or GitError."""
-        if self._in_worktree:
+        if await self._repository.version() < MERGE_TREE_SINCE:
             return await self._merge_in_worktree(ours, theirs)
         result = await self._repository.run(
             "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs, check=False

@@ -1,17 +1,23 @@
-"""Is the repository in a state that a run can start from? Each answer is one clear sentence; nothing is written."""
+"""Is the repository in a state that a run can start from? Each answer is one clear sentence.
+
+Nothing is written but, where commits are signed, one loose object that proves it works.
+"""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
 
-from engine.errors import PreflightError
+from engine.errors import GitError, PreflightError, PushRejectedError
+from engine.git.combine import MERGE_TREE_SINCE
+from engine.git.registry import checked_out_at
 from engine.git.repository import Repository
 from engine.git.upstream import Upstream
 
-OLDEST = (2, 38)
+OLDEST = (2, 30)
+SIGN_TIMEOUT = 15.0
+MANY_FILES = 50_000
 
 
 class Preflight(msgspec.Struct, frozen=True):
@@ -28,10 +34,14 @@ class Preflight(msgspec.Struct, frozen=True):
 
 
 async def preflight(repository: Repository, *, remote: str, target: str, timeout: float) -> Preflight:
-    """Check the repository; raises PreflightError with what to do."""
-    run = repository.run
+    """Check the repository; raises PreflightError with what to do. `timeout` bounds the fetch, in seconds."""
     notices: list[str] = []
-    await _git_is_new_enough(repository)
+    if repository.bare:
+        raise PreflightError(
+            f"{repository.root} is a bare repository, without a board to read",
+            "run in a clone, or in a worktree: git worktree add ../checkout",
+        )
+    await _git_is_new_enough(repository, notices)
     head = await repository.commit_of("HEAD")
     if head is None:
         raise PreflightError(
@@ -39,33 +49,49 @@ async def preflight(repository: Repository, *, remote: str, target: str, timeout
         )
     if (await repository.line("rev-parse", "--is-shallow-repository")) == "true":
         raise PreflightError("the repository is a shallow clone", "run git fetch --unshallow")
-    current = (await run("symbolic-ref", "--quiet", "HEAD", check=False)).stdout.strip()
-    if (await run("var", "GIT_COMMITTER_IDENT", check=False)).status != 0:
-        raise PreflightError(
-            "git does not know who you are",
-            'run git config user.name "You" and git config user.email you@example.org',
-        )
-    if (await run("check-ref-format", f"refs/heads/{target}", check=False)).status != 0:
-        raise PreflightError(f"{target!r} is no legal branch name", "set [git] target")
-    if await repository.commit_of("refs/heads/task") is not None:
-        raise PreflightError(
-            "a branch named `task` is in the way of task/<ID>", "rename it: git branch -m task other"
-        )
+    await _commits_can_be_made(repository, head)
     found = await _remote(repository, remote, notices)
+    await _names_are_free(repository, found, target)
     upstream = Upstream(repository, found, target, timeout=timeout)
-    tip = await upstream.fetch()
-    base = await _base(repository, head, current, upstream, tip, notices)
+    try:
+        tip = await upstream.fetch()
+    except PushRejectedError as error:
+        raise PreflightError(
+            error.message, 'check the network and your access, or set [git] remote = "" to land here only'
+        ) from error
+    base = await _base(repository, head, upstream, tip, notices)
     notices += await _odd_things(repository, base)
     return Preflight(base, target, found, tip, tuple(notices))
 
 
-async def _git_is_new_enough(repository: Repository) -> None:
-    words = await repository.line("version")
-    found = re.search(r"(\d+)\.(\d+)", words)
-    if found and (int(found[1]), int(found[2])) < OLDEST:
-        raise PreflightError(
-            f"{words} cannot merge without a checkout", f"install git {OLDEST[0]}.{OLDEST[1]} or newer"
+async def _git_is_new_enough(repository: Repository, notices: list[str]) -> None:
+    version = await repository.version()
+    name = ".".join(map(str, version))
+    if version < OLDEST:
+        raise PreflightError(f"git {name} is too old", "install git 2.38 or newer")
+    if version < MERGE_TREE_SINCE:
+        notices.append(
+            f"git {name} cannot merge without a checkout: landing is slower than with git 2.38 or newer"
         )
+
+
+async def _commits_can_be_made(repository: Repository, head: str) -> None:
+    if (await repository.run("var", "GIT_COMMITTER_IDENT", check=False)).status != 0:
+        raise PreflightError(
+            "git does not know who you are",
+            'run git config user.name "You" and git config user.email you@example.org',
+        )
+    signs = await repository.run("config", "--type=bool", "commit.gpgSign", check=False)
+    if signs.stdout.strip() == "true":
+        try:
+            await repository.run(
+                "commit-tree", "-S", "-m", "Can I sign?", f"{head}^{{tree}}", timeout=SIGN_TIMEOUT
+            )
+        except GitError as error:
+            raise PreflightError(
+                f"your commits are to be signed (commit.gpgSign), and git cannot ({error.message})",
+                "unlock the key with its agent, or run git config commit.gpgSign false",
+            ) from error
 
 
 async def _remote(repository: Repository, remote: str, notices: list[str]) -> str | None:
@@ -83,57 +109,78 @@ async def _remote(repository: Repository, remote: str, notices: list[str]) -> st
     return None
 
 
+async def _names_are_free(repository: Repository, remote: str | None, target: str) -> None:
+    if (await repository.run("check-ref-format", f"refs/heads/{target}", check=False)).status != 0:
+        raise PreflightError(f"{target!r} is no legal branch name", "set [git] target")
+    if await repository.commit_of("refs/heads/task") is not None:
+        raise PreflightError(
+            "a branch named `task` is in the way of task/<ID>", "rename it: git branch -m task other"
+        )
+    place = f"refs/remotes/{remote}" if remote else "refs/heads"
+    for parent in list(Path(target).parents)[:-1]:
+        if await repository.commit_of(f"{place}/{parent}") is not None:
+            raise PreflightError(
+                f"a branch named `{parent}` is in the way of {target}", "rename it, or set [git] target"
+            )
+
+
 async def _base(
-    repository: Repository, head: str, current: str, upstream: Upstream, tip: str | None, notices: list[str]
+    repository: Repository, head: str, upstream: Upstream, tip: str | None, notices: list[str]
 ) -> str:
     """Tasks begin from the user's commit; where they land on the user's own branch, from what is pushed of it."""
-    direct = current == upstream.ref
-    if upstream.remote is None:
-        holder = await _checked_out(repository, upstream.ref)
+    remote, target = upstream.remote, upstream.target
+    current = (await repository.run("symbolic-ref", "--quiet", "HEAD", check=False)).stdout.strip()
+    if remote is None:
+        holder = await checked_out_at(repository, upstream.ref)
         if holder is not None:
             raise PreflightError(
-                f"{upstream.target} is checked out in {holder}, and is never moved there",
+                f"{target} is checked out in {holder}, and is never moved there",
                 "set [git] target to another branch, or add a remote",
             )
-        return head
-    if direct and tip is not None and tip != head:
-        if await repository.is_ancestor(tip, head):
-            count = await repository.line("rev-list", "--count", f"{tip}..{head}")
-            notices.append(
-                f"{count} commits of {upstream.target} are not pushed: "
-                f"tasks begin from {upstream.remote}/{upstream.target}"
-            )
-        return tip
     if not current:
-        notices.append(f"HEAD is detached at {head[:10]}: tasks begin there and land on {upstream.target}")
+        notices.append(f"HEAD is detached at {head[:10]}: tasks begin there and land on {target}")
+    if remote is None:
+        return head
+    if current == upstream.ref and tip is not None:
+        if tip != head:
+            ahead = await repository.line("rev-list", "--count", f"{tip}..{head}")
+            what = (
+                f"{ahead} commits of {target} are not pushed" if ahead != "0" else f"your {target} is behind"
+            )
+            notices.append(f"{what}: tasks begin from {remote}/{target}")
+        return tip
+    unpushed = await repository.line("rev-list", "--count", head, "--not", f"--remotes={remote}")
+    if unpushed != "0":
+        notices.append(
+            f"{unpushed} commits of yours are not on {remote} yet: they go to {target} with the tasks' work"
+        )
     return head
-
-
-async def _checked_out(repository: Repository, ref: str) -> Path | None:
-    listing = (await repository.run("worktree", "list", "--porcelain", "-z")).stdout
-    for entry in listing.split("\0\0"):
-        lines = dict(line.partition(" ")[::2] for line in entry.split("\0") if line)
-        if lines.get("branch") == ref and "bare" not in lines:
-            return Path(lines["worktree"])
-    return None
 
 
 async def _odd_things(repository: Repository, base: str) -> list[str]:
     """Name what works, but not as one might expect."""
+    run = repository.run
     notices = []
-    listing = (await repository.run("ls-tree", "-r", "-z", base, check=False)).stdout
-    if "160000 commit" in listing:
-        notices.append("the repository has submodules: they are not checked out in the tasks' worktrees")
-    attributes = await repository.run(
-        "grep", "-l", "filter=lfs", base, "--", "*.gitattributes", ".gitattributes", check=False
-    )
-    if attributes.status == 0 and (await repository.run("lfs", "version", check=False)).status != 0:
-        notices.append("files are kept in LFS, but git-lfs is not installed: tasks see their pointers")
-    hooks = (await repository.run("config", "core.hooksPath", check=False, hooks=True)).stdout.strip()
-    if hooks and not (repository.root / Path(hooks).expanduser()).is_dir():
+    listing = (await run("ls-tree", "-r", "-z", base)).stdout
+    if "\x00160000 " in f"\0{listing}":
+        notices.append(
+            "the repository has submodules: each task's worktree checks them out, which takes time"
+        )
+    if (files := listing.count("\0")) > MANY_FILES:
+        notices.append(
+            f"the repository has {files:,} files: each running task takes a whole checkout on disk"
+        )
+    if not repository.has_lfs:
+        attributes = await run(
+            "grep", "-l", "filter=lfs", base, "--", ":(glob)**/.gitattributes", check=False
+        )
+        if attributes.status == 0:
+            notices.append("files are kept in LFS, but git-lfs is not installed: tasks see their pointers")
+    hooks = (await run("config", "--type=path", "core.hooksPath", check=False, hooks=True)).stdout.strip()
+    if hooks and not (repository.root / hooks).is_dir():
         notices.append(f"core.hooksPath names {hooks}, which does not exist: no hooks run")
-    dirty = (await repository.run("status", "--porcelain", "--untracked-files=no", "-z", check=False)).stdout
-    if dirty and not repository.bare:
+    dirty = (await run("status", "--porcelain", "--untracked-files=no", "-z", check=False)).stdout
+    if dirty:
         count = len([entry for entry in dirty.split("\0") if entry])
         notices.append(
             f"{count} changed files in your checkout are not part of what tasks see: they begin from {base[:10]}"

@@ -24,10 +24,14 @@ class Registered(msgspec.Struct, frozen=True):
 
 async def registered(repository: Repository) -> tuple[Registered, ...]:
     """Give all registered worktrees but bare ones, the main one first; their folders may be gone."""
-    listing = await repository.run("worktree", "list", "--porcelain", "-z")
+    listing = await repository.run("worktree", "list", "--porcelain", "-z", check=False)
+    end = "\0"
+    if listing.status != 0:  # Git before 2.36 knows no -z.
+        listing = await repository.run("worktree", "list", "--porcelain")
+        end = "\n"
     found = []
-    for entry in listing.stdout.split("\0\0"):
-        fields = dict(line.partition(" ")[::2] for line in entry.split("\0") if line)
+    for entry in listing.stdout.split(end * 2):
+        fields = dict(line.partition(" ")[::2] for line in entry.split(end) if line)
         if "worktree" in fields and "bare" not in fields:
             commit = fields.get("HEAD", "")
             found.append(

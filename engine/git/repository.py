@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -21,20 +23,12 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import GitError, PreflightError
+from engine.git.environment import clean_environment, points_elsewhere
 
 FAULT_POINT = "TASKYARD_FAULT_POINT"
 TIMEOUT = 120.0
 KILL_AFTER = 2.0
 THREADS = 32
-
-# What `git rev-parse --local-env-vars` names: a leaked GIT_INDEX_FILE writes into the user's index.
-LOCAL_VARIABLES = frozenset(
-    """
-    GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_OBJECT_DIRECTORY GIT_DIR
-    GIT_WORK_TREE GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE GIT_INDEX_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE
-    GIT_PREFIX GIT_SHALLOW_FILE GIT_COMMON_DIR GIT_INTERNAL_SUPER_PREFIX GIT_QUARANTINE_PATH GIT_NAMESPACE
-    """.split()
-)
 
 # A git that outlived a killed run may hold a lock for a moment; the two time-outs (ms) wait for it.
 _CONFIG = (
@@ -46,6 +40,12 @@ _CONFIG = (
     "core.packedRefsTimeout=5000",
 )
 _QUIET = tuple(word for setting in _CONFIG for word in ("-c", setting))
+# Without git-lfs its filter fails, and nothing can be checked out; so the pointers stay as they are.
+_NO_LFS = tuple(
+    word
+    for setting in ("required=false", "smudge=", "clean=", "process=")
+    for word in ("-c", f"filter.lfs.{setting}")
+)
 _NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
 _commands = itertools.count(1)
 
@@ -71,6 +71,8 @@ class Repository:
             common_dir.parent.name if common_dir.name == ".git" else common_dir.name.removesuffix(".git")
         )
         self._environ = clean_environment(environ)
+        self.has_lfs = shutil.which("git-lfs", path=environ.get("PATH")) is not None
+        self._version: tuple[int, int] | None = None
 
     @classmethod
     async def open(cls, path: Path, *, environ: Mapping[str, str]) -> Repository:
@@ -114,14 +116,15 @@ class Repository:
         seconds; PreflightError when git is not installed. Cancelling ends git before the caller goes on, so that
         nothing works on behind its back; git removes its own locks then.
         """
-        command = ["git", "-C", str(cwd or self.root), *_QUIET, *(() if hooks else _NO_HOOKS), *args]
+        command = ["git", "-C", str(cwd or self.root), *_QUIET]
+        command += [*(() if self.has_lfs else _NO_LFS), *(() if hooks else _NO_HOOKS), *args]
         environment = {**self._environ, **(env or {})}
         if cwd is not None:
             # A worktree that lost its .git file must not make git find, and change, a repository around it.
             environment["GIT_CEILING_DIRECTORIES"] = str(cwd.parent)
         number = next(_commands)
         _fault(number, "before")
-        child = _Child(command, environment, input or b"", timeout)
+        child = _Child(number, command, environment, input or b"", timeout)
         running = asyncio.get_running_loop().run_in_executor(_pool(), child.run)
         try:
             result = await asyncio.shield(running)
@@ -139,6 +142,13 @@ class Repository:
                 f"git {args[0]} failed: {_telling_line(words)}", status=result.status, stderr=words
             )
         return result
+
+    async def version(self) -> tuple[int, int]:
+        """Give git's version, its first two numbers."""
+        if self._version is None:
+            found = re.search(r"(\d+)\.(\d+)", await self.line("version"))
+            self._version = (int(found[1]), int(found[2])) if found else (0, 0)
+        return self._version
 
     async def line(self, *args: str, cwd: Path | None = None) -> str:
         """Run a command that answers one line; gives it without its end."""
@@ -167,20 +177,6 @@ class Repository:
         return (await self.run("merge-base", "--is-ancestor", commit, of, check=False)).status == 0
 
 
-def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the environment for git: without what points it elsewhere, and without anything that could ask a person."""
-    env = {name: value for name, value in environ.items() if not _points_elsewhere(name)}
-    env.update(
-        GIT_TERMINAL_PROMPT="0", GIT_ASKPASS="true", GIT_OPTIONAL_LOCKS="0", LC_ALL="C", GIT_EDITOR="true"
-    )
-    env.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=10")
-    return env
-
-
-def _points_elsewhere(name: str) -> bool:
-    return name in LOCAL_VARIABLES or name.startswith(("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"))
-
-
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
     """Threads of our own: the loop's default pool has six on two cores, and others wait in it."""
@@ -191,8 +187,14 @@ class _Child:
     """One git process: `run` it in a thread, `end` it from another."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], input: bytes, timeout: float
+        self,
+        number: int,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        input: bytes,
+        timeout: float,
     ) -> None:
+        self._number = number
         self._command = command
         self._environment = environment
         self._input = input
@@ -206,6 +208,7 @@ class _Child:
         child = self._start()
         if child is None:
             return GitResult(-signal.SIGTERM, "", "cancelled")
+        _fault(self._number, "during")
         try:
             out, err = child.communicate(self._input, timeout=self._timeout)
         except subprocess.TimeoutExpired:
@@ -224,7 +227,7 @@ class _Child:
         from git import Git, GitCommandNotFound
 
         # GitPython lays our environment over the process's own, and cannot take a name away from it.
-        leaked = [name for name in os.environ if _points_elsewhere(name) and name not in self._environment]
+        leaked = [name for name in os.environ if points_elsewhere(name) and name not in self._environment]
         away = ["env", *(word for name in leaked for word in ("-u", name))] if leaked else []
         with self._lock:
             if self._ended:
@@ -274,6 +277,9 @@ def _text(data: bytes) -> str:
 
 
 def _fault(number: int, when: str) -> None:
-    """Die here, as a power cut would, when a test asks for it: `TASKYARD_FAULT_POINT=12:after`."""
+    """Die here, as by kill -9, when a test asks for it: `TASKYARD_FAULT_POINT=12:after` (or before, or during).
+
+    Commands are counted from 1 over the whole process.
+    """
     if os.environ.get(FAULT_POINT) == f"{number}:{when}":
-        os.kill(os.getpid(), 9)
+        os.kill(os.getpid(), signal.SIGKILL)

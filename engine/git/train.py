@@ -33,7 +33,7 @@ class Train:
     """Lands cargo on one target. `tree` is the folder of its lasting worktree, `board` the board's path.
 
     `set_statuses` changes the board's bytes; `check` verifies combined trees (empty: the members' own commands);
-    `sleep` and `rng` serve the waits between refused pushes. `merge_tree` False is for git before 2.38.
+    `sleep` and `rng` serve the waits between refused pushes.
     """
 
     def __init__(
@@ -50,12 +50,11 @@ class Train:
         check: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
-        merge_tree: bool = True,
     ) -> None:
         scratch = tree.with_name(f"{tree.name}-merge")
         self._repository = repository
         self._upstream = upstream
-        self._combiner = Combiner(repository, scratch, in_worktree=not merge_tree)
+        self._combiner = Combiner(repository, scratch)
         self._coupler = Coupler(repository, self._combiner, run)
         self._inspector = Inspector(repository, tree, verify, check)
         self._base = base

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from engine.errors import GitError, PreflightError
-from engine.git.repository import LOCAL_VARIABLES, Repository, clean_environment
+from engine.git.environment import LOCAL_VARIABLES, clean_environment
+from engine.git.repository import Repository
 from tests.sample_repository import SampleRepository
 
 Make = Callable[..., SampleRepository]

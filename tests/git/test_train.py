@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.errors import PushRejectedError
 from engine.git.search import first_bad
 from engine.model import BoardStatus
 from tests.git.test_worktrees import state
-from tests.git.trains import BOARD, TARGET, Yard, board, make_yard
+from tests.git.trains import BOARD, TARGET, Yard, board, make_yard, old_git
 from tests.sample_repository import SampleRepository
 
 Make = Callable[..., SampleRepository]
@@ -110,6 +112,17 @@ async def test_the_member_that_breaks_the_combination_is_found_and_the_rest_land
     assert result.verifications <= 2 + 2 * math.log2(8)
     assert here.sample.pushes(TARGET) == 1
     assert any(stage == "bisect" for stage, _ in here.steps)
+
+
+@pytest.mark.parametrize("bad", [{1}, {2, 5}, {1, 2, 6}, {1, 2, 3, 4, 5, 6}])
+async def test_whoever_is_bad_all_the_good_land_at_once(yard: Open, bad: set[int]) -> None:
+    here = await yard(6)
+    here.train = here.new_train(check="! ls bad-*")
+    cargo = [await here.cargo(f"T{n}", {f"bad-{n}" if n in bad else f"f{n}": "x\n"}) for n in range(1, 7)]
+    result = await here.land(*cargo)
+    assert landed(result) == [f"T{n}" for n in range(1, 7) if n not in bad]
+    assert sorted(item.task_id for item in result.returned) == [f"T{n}" for n in sorted(bad)]
+    assert here.sample.pushes(TARGET) == (1 if len(bad) < 6 else 0)
 
 
 async def test_20_tasks_with_a_clash_and_a_breaker_need_two_trains(yard: Open) -> None:
@@ -407,9 +420,11 @@ async def test_two_processes_land_on_one_target_one_after_the_other(yard: Open, 
     assert here.waits == other.waits == []
 
 
-async def test_git_without_merge_tree_lands_through_a_worktree(yard: Open) -> None:
+async def test_an_old_git_lands_through_a_worktree(
+    yard: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_git(tmp_path / "old", monkeypatch, "2.35.1")
     here = await yard()
-    here.train = here.new_train(merge_tree=False)
     one = await here.cargo("T1", {"shared.txt": "one\n2\n3\n"})
     two = await here.cargo("T2", {"shared.txt": "two\n2\n3\n"})
     three = await here.cargo("T3", {"f.txt": "3\n"})
@@ -464,3 +479,29 @@ async def test_the_search_finds_the_first_bad_member_in_log2_runs(count: int) ->
 
         assert await first_bad(count, is_red) == bad
         assert runs <= math.ceil(math.log2(count))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 24).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1)))))
+def test_for_any_bad_members_all_the_good_land_and_all_the_bad_are_named(case: tuple[int, set[int]]) -> None:
+    """Search, drop and search again, over trees that are only numbers: one is red when it holds a bad member."""
+    count, bad = case
+
+    async def main() -> tuple[list[int], list[int], int]:
+        chain, named, runs = list(range(count)), [], 0
+        while bad.intersection(chain):
+            members = list(chain)
+
+            async def is_red(first: int, members: list[int] = members) -> bool:
+                nonlocal runs
+                runs += 1
+                return bool(bad.intersection(members[:first]))
+
+            at = await first_bad(len(members), is_red)
+            named.append(chain.pop(at))
+        return chain, named, runs
+
+    chain, named, runs = asyncio.run(main())
+    assert chain == [member for member in range(count) if member not in bad]
+    assert sorted(named) == sorted(bad)
+    assert runs <= len(bad) * math.ceil(math.log2(count) if count > 1 else 0)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from engine.board import with_statuses
 from engine.git.repository import Repository
@@ -127,3 +130,19 @@ async def make_yard(sample: SampleRepository, root: Path, target: str = TARGET) 
     yard = await Yard.open(sample, root, target)
     await yard.train.start()
     return yard
+
+
+def old_git(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """Put a git on PATH that says it is older, and has not what came later."""
+    git = shutil.which("git")
+    folder.mkdir()
+    (folder / "git").write_text(
+        "#!/bin/sh\n"
+        'case " $* " in\n'
+        f'*" version "*) echo git version {version}; exit 0 ;;\n'
+        '*" merge-tree "* | *" worktree list "*" -z "*) echo usage: git >&2; exit 129 ;;\n'
+        "esac\n"
+        f'exec {git} "$@"\n'
+    )
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
