@@ -13,7 +13,7 @@ import msgspec
 
 from engine import events as ev
 from engine.activities import Activities, Attempt, Recalled
-from engine.errors import LLMError, StageFailedError, TaskyardError
+from engine.errors import LLMError, ServiceError, StageFailedError, TaskyardError
 from engine.model import Change, Plan, Stage, Task, Verdict, Verification
 from engine.state import TaskView
 
@@ -58,13 +58,19 @@ class GivenUpError(TaskyardError):
     """The last allowed attempt failed too, or no attempt can succeed."""
 
 
+class _OutageError(TaskyardError):
+    """The service gave no answer; the attempt has done nothing wrong."""
+
+
 async def run_task(
     task: Task, activities: Activities, *, start: Start | None = None, max_attempts: int = 3
 ) -> Ready:
     """Work on the task until its change may land.
 
-    Raises GivenUpError after `max_attempts` failed attempts, or at once for what no further attempt can mend (a refused
-    key or request); BudgetReachedError before a call that the budget does not allow.
+    An attempt that the service left without an answer goes on with the same words; any other failure makes a new
+    attempt with what it taught. Raises GivenUpError after `max_attempts` failures of either kind, or at once for what
+    no further attempt can mend (a refused key or request); BudgetReachedError before a call that the budget does not
+    allow.
     """
     at = start or Start()
     failures, plan = at.failures, at.plan
@@ -88,6 +94,13 @@ async def run_task(
             else:
                 plan = plan or await run.plan()
                 change = await run.work(plan, change)
+        except _OutageError as outage:
+            failures += 1
+            if failures >= max_attempts:
+                raise GivenUpError(outage.message, outage.hint) from outage
+            # With the same words, so that the answers it already has are found in the cache.
+            number, begun, change = attempt.number, attempt, run.change
+            continue
         except StageFailedError as failure:
             failures += 1
             await run.fail(plan or Plan(), failure)
@@ -110,6 +123,7 @@ class _Attempt:
         self._attempt = attempt
         self._do = activities
         self._stage = Stage.PLAN
+        self.change: Change | None = None
 
     async def plan(self) -> Plan:
         plan = await self._run(
@@ -125,6 +139,7 @@ class _Attempt:
     async def work(self, plan: Plan, change: Change | None) -> Change:
         """Implement (unless an interrupted attempt already has), verify and judge."""
         attempt, do = self._attempt, self._do
+        self.change = change
         if change is None:
             change = await self._run(Stage.IMPLEMENT, lambda: do.implement(attempt, plan), _size)
             await self._changed(change)
@@ -153,6 +168,7 @@ class _Attempt:
         return change
 
     async def _changed(self, change: Change) -> None:
+        self.change = change
         task, number = self._attempt.task.id, self._attempt.number
         await self._do.commit(ev.ChangeCommitted(at=self._do.now(), task=task, attempt=number, change=change))
 
@@ -176,6 +192,8 @@ class _Attempt:
             self._finish(False, str(error))
             if not error.retryable:
                 raise GivenUpError(error.message, error.hint) from error
+            if not isinstance(error, ServiceError) or error.status >= 500:
+                raise _OutageError(error.message, error.hint) from error
             raise StageFailedError(error.message, error.hint, failure_type="model_failed") from error
         except TaskyardError as error:
             self._finish(False, error.message)
