@@ -146,7 +146,8 @@ class LocalActivities:
         worktree = await self._worktrees.create(task.id, base)
         self._open[task.id] = worktree
         attempt = Attempt(task, number, worktree.branch, base, str(worktree.path), lessons, feedback)
-        await self.commit(
+        # The journal keeps order: whatever must not be lost of this attempt comes after this, and brings it along.
+        self.emit(
             ev.AttemptStarted(
                 at=self.now(),
                 task=task.id,
@@ -425,7 +426,8 @@ class LocalActivities:
         command = self._command(attempt.task)
         if command is not None:
             await self._landing.known_green(change.commit, command)
-        await self.commit(
+        # The ref in the queue is what counts; should this event be lost, the attempt is only verified once more.
+        self.emit(
             ev.TaskReadyToLand(
                 at=self.now(), task=attempt.task.id, attempt=attempt.number, commit=change.commit
             )
