@@ -111,10 +111,6 @@ class Parts:
             self.batcher.resume(manifests(self.bus.latest.open_batches))
         return await self.train.start()
 
-    async def mark_failed(self, states: Mapping[str, BoardStatus]) -> None:
-        """Tell the board of failed tasks that no train has told it of."""
-        await self.lander.mark(states)
-
     async def end_run(self, status: str) -> None:
         """Note that the run is over and is not to be taken up again."""
         await asyncio.wrap_future(self.journal.end_run(self.run, self.bus.clock(), status))

@@ -117,7 +117,7 @@ class Batcher(Generic[T]):
 
     async def flush(self) -> None:
         """Let everything queued leave, and wait until all batches have ended."""
-        while self._queues or self._running:
+        while self._running or (self._queues and not self._closed):
             self.depart()
             if self._running:
                 await asyncio.wait(tuple(self._running))

@@ -161,6 +161,8 @@ class Orchestrator:
                 await self._parts.lander.close()
 
     async def _finish(self) -> ev.RunFinished:
+        if not self._stopping.is_set():
+            await self._parts.lander.mark(self._failed_rows())
         snapshot = self._bus.state.snapshot()
         counts, totals = snapshot.counts, snapshot.totals
         total = len(snapshot.tasks)
@@ -176,7 +178,6 @@ class Orchestrator:
             status, exit_status = "landed", 0
         else:
             status, exit_status = "failed", 1
-        await self._parts.mark_failed(self._failed_rows())
         finished = ev.RunFinished(
             at=self._now(),
             status=status,
@@ -239,6 +240,9 @@ class Orchestrator:
         except StoreError as error:
             # Without a journal or queue nothing can be promised any more: the whole run stops.
             self._fail(error)
+            raise
+        except TaskyardError as error:
+            await self._end(task.id, TaskState.FAILED, str(error))
             raise
         except Exception as error:
             await self._end(task.id, TaskState.FAILED, f"{type(error).__name__}: {error}")

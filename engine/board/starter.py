@@ -8,13 +8,13 @@ _STARTER = """\
 One row is one task. Taskyard reads this table, does the open rows side by side, each in a worktree and on a branch
 of its own, runs the row's command over the result, and lands what passes. It changes nothing here but the Status:
 
-- `[ ]` open, `[x]` landed, `[!]` failed (set it back to `[ ]` to have it tried again)
+- `[ ]` open, `[x]` landed, `[!]` failed (the next run tries it again)
 
 | Column | What it says |
 | --- | --- |
 | ID | short and unique; other rows name it in After |
 | Scope | what is to be done, as you would tell a colleague |
-| Branch | where the work goes; empty for `task/<ID>` |
+| Branch | for your notes; the work is done on the branch `task/<ID>` |
 | Verification | a command in backticks that must succeed, then what the Judge is to look for |
 | After | ids of the tasks that must have landed before, with commas (optional) |
 | Type | the kind of work, so that lessons reach the right tasks: feature, fix, docs, test … (optional) |

@@ -173,3 +173,19 @@ def test_every_item_is_executed_once_in_its_group_and_its_order(
     for name in "xyz":
         order = [number for batch in batches for group, number in batch if group == name]
         assert order == sorted(order)
+
+
+async def test_flushing_a_closed_batcher_waits_for_what_left_and_for_nothing_else() -> None:
+    log = Log()
+    log.gate = asyncio.Event()
+    batcher = Batcher(log, max_size=1, max_age=60, max_executing=1)
+    batcher.add("left")
+    batcher.add("stayed")
+    await settle()
+    closing = asyncio.ensure_future(batcher.close())
+    flushing = asyncio.ensure_future(batcher.flush())
+    await settle()
+    log.gate.set()
+    await asyncio.wait_for(asyncio.gather(closing, flushing), 5)
+    assert log.batches == [["left"]]
+    assert batcher.queued == ("stayed",)
