@@ -60,6 +60,11 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
     return gap + text if right else text + gap
 
 
+def dollars(usd: float) -> str:
+    """Dollars to the cent, as wide as they must be and no wider; what is less than half a cent says so."""
+    return f"${usd:,.2f}" if usd >= 0.005 or usd <= 0 else "<$0.01"
+
+
 def cut(text: str, width: int) -> str:
     """The text in at most `width` cells."""
     return text if cell_len(text) <= width else fit(text, width).rstrip()

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from engine.figures import BatchView
 from engine.model import Stage, TaskState
 from engine.state import TaskView
-from tui.format import fit, safe_text
+from tui.format import dollars, fit, safe_text
 from tui.line import Line, Span
-from tui.plain import duration, money
+from tui.plain import count, duration
 
 MAX_ID = 16
 BAR_FROM = 64
@@ -40,7 +41,7 @@ _LOOKS = {
     TaskState.CANCELLED: Look("⊘", "cancelled", "warn"),
 }
 SENT_BACK = Look("!", "sent back", "warn")
-IN_A_BATCH = Look("⧗", "in a batch", "batch")
+IN_A_BATCH = Look("◔", "in a batch", "batch")
 
 
 def look_of(view: TaskView) -> Look:
@@ -71,8 +72,15 @@ def stage_bar(view: TaskView) -> tuple[Span, ...]:
     return (("▱▱▱▱", "faint"),) if view.attempt else (("    ", "text"),)
 
 
-def why(view: TaskView, others: Mapping[str, TaskView]) -> Span:
+def why(view: TaskView, others: Mapping[str, TaskView], batches: Mapping[str, BatchView]) -> Span:
     """The last column: what the task does, or why it does nothing."""
+    if view.state is TaskState.RUNNING and view.batched:
+        batch = batches.get(view.id)
+        if batch is None:
+            return f"{view.stage or 'request'}: gathering a batch", "muted"
+        others_in_it = max(0, batch.requests - 1)
+        company = f", with {count(others_in_it, 'other')}" if others_in_it else ", alone"
+        return f"{view.stage or 'request'}: …{safe_text(batch.id)[-6:]}{company}", "muted"
     if view.state is TaskState.WAITING and view.task.after:
         waits = [
             name
@@ -92,7 +100,9 @@ def why(view: TaskView, others: Mapping[str, TaskView]) -> Span:
     if view.state is TaskState.LANDED:
         return safe_text(view.last), "faint"
     if view.last:
-        return safe_text(view.last), "muted"
+        # The state's column names the stage already.
+        last = view.last.removeprefix(f"{view.stage}: ") if view.stage is not None else view.last
+        return safe_text(last), "muted"
     return safe_text(view.task.scope), "faint"
 
 
@@ -125,7 +135,7 @@ class Columns:
         titles = (
             ("ID", self.id, False),
             ("State", self.state, False),
-            ("Stage", self.bar, False),
+            ("", self.bar, False),
             ("Try", self.attempt, True),
             ("Elapsed", self.elapsed, True),
             ("Cost", self.cost, True),
@@ -150,6 +160,7 @@ def task_row(
     columns: Columns,
     now: float,
     others: Mapping[str, TaskView],
+    batches: Mapping[str, BatchView],
     *,
     here: bool = False,
     marked: bool = False,
@@ -174,7 +185,7 @@ def task_row(
             (fit(duration(view.elapsed(now)) if begun else "", columns.elapsed, right=True) + " ", calm)
         )
     if columns.cost:
-        spans.append((fit(money(view.usd) if view.usd else "", columns.cost, right=True) + " ", calm))
-    content, tone = why(view, others)
+        spans.append((fit(dollars(view.usd) if view.usd else "", columns.cost, right=True) + " ", calm))
+    content, tone = why(view, others, batches)
     spans.append((fit(content, columns.last), tone))
     return tuple(spans)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from engine.model import TaskState, Usage
 from engine.state import CallView, StageSpan, TaskView
-from tui.format import cut, fit, safe_lines, safe_text
+from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, text, wrapped
-from tui.plain import count, duration, money, thousands
+from tui.plain import count, duration, thousands
 from tui.rows import look_of
 
 
@@ -21,9 +21,9 @@ def head_lines(view: TaskView, now: float, width: int) -> list[Line]:
         spans.append((f"  try {view.attempt}", "warn" if view.attempt > 1 else "muted"))
     if view.started is not None:
         spans.append((f"  {duration(view.elapsed(now))}", "muted"))
-    spans.append((f"  {money(view.usd)}", "muted"))
+    spans.append((f"  {dollars(view.usd)}", "muted"))
     if view.usd_saved:
-        spans.append((f"  {money(view.usd_saved)} saved", "good"))
+        spans.append((f"  {dollars(view.usd_saved)} saved", "good"))
     if task.lane != "fast":
         spans.append((f"  {task.lane} lane", "batch"))
     lines: list[Line] = [tuple(spans)]
@@ -176,8 +176,8 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     lines: list[Line] = [
         (
             ("spent  ", "faint"),
-            (money(view.usd), "text strong"),
-            (f"   saved {money(view.usd_saved)}", "good"),
+            (dollars(view.usd), "text strong"),
+            (f"   saved {dollars(view.usd_saved)}", "good"),
         ),
     ]
     if view.unpriced:
@@ -211,8 +211,8 @@ def _usage_lines(usage: Usage) -> list[Line]:
 
 
 def _call_line(call: CallView) -> Line:
-    cost = money(call.usd) if call.usd is not None else "?" if call.source else ""
-    saved = money(call.usd_saved) if call.usd_saved else ""
+    cost = dollars(call.usd) if call.usd is not None else "?" if call.source else ""
+    saved = dollars(call.usd_saved) if call.usd_saved else ""
     usage = call.usage
     spans = [
         (f"{call.attempt:>3}  ", "muted"),

@@ -71,7 +71,7 @@ def batch_lines(frame: Frame, *, full: bool) -> list[Line]:
         if batch.ended_at is None:
             lines += _model_batch_lines(batch, frame)
     calls, requests = snapshot.totals.batch_calls, snapshot.totals.batched_requests
-    if calls:
+    if requests:
         words = f"{count(calls, 'call')} for {count(requests, 'request')}, {max(0, requests - calls)} saved"
         lines.append((("      ", "text"), (words, "muted")))
     older = [train for train in reversed(snapshot.trains) if train.ended_at is not None][:SHOWN_TRAINS]
@@ -136,7 +136,7 @@ def _model_batch_lines(batch: BatchView, frame: Frame) -> list[Line]:
     done = batch.succeeded + batch.errored
     first = (
         ("      ", "text"),
-        ("⧗ ", "batch"),
+        ("◔ ", "batch"),
         (f"…{safe_text(batch.id)[-6:]} ", "text strong"),
         (f"{done} of {count(batch.requests, 'request')}", "text"),
         (f" {batch.role} {safe_text(batch.model, 24)}", "faint"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from engine.state import Snapshot
-from tui.format import safe_text
+from tui.format import dollars, safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, bar, joined, text
 from tui.panels.panel import Panel
-from tui.plain import count, money, size, thousands
+from tui.plain import count, size, thousands
 
 
 class CachesPanel(Panel):
@@ -37,7 +37,7 @@ class CachesPanel(Panel):
             [
                 (("results ", "muted"), (percent(snapshot.results.hit_rate), "text")),
                 (("prompts ", "muted"), (percent(snapshot.prompt_hit_rate), "text")),
-                (("saved ", "muted"), (money(snapshot.totals.usd_saved), "good")),
+                (("saved ", "muted"), (dollars(snapshot.totals.usd_saved), "good")),
             ]
         )
 
@@ -73,8 +73,8 @@ def cache_lines(snapshot: Snapshot, width: int) -> list[Line]:
         gauge("templates", templates.hit_rate, f"{templates.renders:,} renders" if templates.renders else ""),
         (
             ("saved     ", "muted"),
-            (money(totals.usd_saved), "good strong"),
-            (f"  {thousands(totals.tokens_saved)} tokens not sent again", "faint"),
+            (dollars(totals.usd_saved), "good strong"),
+            (f"  {thousands(totals.tokens_saved)} tokens" if totals.tokens_saved else "", "faint"),
         ),
     ]
     if results.disabled:
@@ -116,7 +116,7 @@ def spend_lines(snapshot: Snapshot, width: int) -> list[Line]:
             f"{line.batched} batched" if line.batched else "",
         ]
         detail = ", ".join(part for part in (calls, *more) if part)
-        spans = [(f"{line.role:<12}", "muted"), (f"{money(line.usd):>8}  ", "text"), (detail, "faint")]
+        spans = [(f"{line.role:<12}", "muted"), (f"{dollars(line.usd):>8}  ", "text"), (detail, "faint")]
         if width >= 70:
             usage = line.usage
             spans.append(

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 
 from tui.frame import Frame
-from tui.line import Line
+from tui.line import Line, cut_line
 from tui.widgets.line_view import LineView
 
 
@@ -25,8 +25,12 @@ class Panel(Vertical):
         border-subtitle-color: $tone-faint;
         border-title-align: left;
         border-subtitle-align: right;
-        padding: 0 1;
-        &:focus-within { border: round $tone-accent; border-title-color: $tone-text; border-subtitle-color: $tone-muted; }
+        padding: 0 0 0 1;
+        &:focus-within {
+            border: round $tone-accent;
+            border-title-color: $tone-text;
+            border-subtitle-color: $tone-muted;
+        }
     }
     """
     NUMBER: ClassVar[int] = 0
@@ -68,7 +72,8 @@ class Panel(Vertical):
     def draw(self, frame: Frame) -> None:
         """Write the figures anew."""
         view = self.query_one(LineView)
-        view.show(self.lines(frame, view.scrollable_content_region.width, view.size.height))
+        width = view.scrollable_content_region.width
+        view.show([cut_line(line, width) for line in self.lines(frame, width, view.size.height)])
 
     def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
         """The figures for a place of this size."""

@@ -1,4 +1,4 @@
-"""The small screens: a question, the keys, the list of notices, and what stands there when the terminal is too small."""
+"""The small screens: a question, a sheet of lines, the notices, and the word that the terminal is too small."""
 
 from __future__ import annotations
 

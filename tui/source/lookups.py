@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -63,10 +64,10 @@ class Lookups:
 
         change = view.change
         if change is not None:
-            repo = await Repository.open(Path(repository))
+            repo = await Repository.open(Path(repository), environ=os.environ)
             range_ = [change.base, change.commit]
         elif view.worktree and await asyncio.to_thread(Path(view.worktree).is_dir):
-            repo = await Repository.open(Path(view.worktree))
+            repo = await Repository.open(Path(view.worktree), environ=os.environ)
             range_ = [view.base] if view.base else ["HEAD"]
         else:
             return ""

@@ -6,10 +6,10 @@ from pathlib import PurePath
 
 from engine.model import TaskState
 from tui.estimates import throughput, time_to_go
-from tui.format import safe_text
+from tui.format import dollars, safe_text
 from tui.frame import Frame
 from tui.line import Line, bar, joined, sparkline, spread, width
-from tui.plain import count, duration, money
+from tui.plain import count, duration
 
 _MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
 
@@ -79,9 +79,9 @@ def spend_of(frame: Frame) -> Line:
     if budget:
         share = totals.usd / budget
         tone = "bad" if share >= 1 or snapshot.run.budget_reached else "warn" if share >= 0.8 else "text"
-    spans = [(money(totals.usd), tone)]
+    spans = [(dollars(totals.usd), tone)]
     if budget is not None:
-        spans.append((f" of {money(budget)}", "muted"))
+        spans.append((f" of {dollars(budget)}", "muted"))
     if totals.unpriced:
         spans.append((f" +{count(totals.unpriced, 'unpriced call')}", "warn"))
     return tuple(spans)

@@ -28,6 +28,9 @@ SHOWN_AS = {
 }
 
 
+KEPT = frozenset({"help", "leave", "app.pop_screen", "open"})
+
+
 def key_name(binding: Binding) -> str:
     """The key as it is written on the screen."""
     return binding.key_display or SHOWN_AS.get(binding.key, binding.key)
@@ -62,23 +65,27 @@ class KeyBar(Widget):
         self._places = []
         spans: list[tuple[str, str]] = []
         at = 0
-        seen: set[str] = set()
-        for active in self.screen.active_bindings.values():
-            binding = active.binding
-            if not binding.show or not active.enabled or binding.action in seen:
-                continue
-            seen.add(binding.action)
-            part: Line = (
-                (" " + key_name(binding), "accent"),
-                (" " + binding.description.lower() + " ", "muted"),
-            )
+        for binding, part in self._fitting():
             length = width(part)
-            if at + length > self.size.width:
-                break
             self._places.append((at, at + length, binding.key))
             spans.extend(part)
             at += length
         return tuple(spans)
+
+    def _fitting(self) -> list[tuple[Binding, Line]]:
+        """The keys there is room for; the way out and the help stay to the last."""
+        parts: dict[str, tuple[Binding, Line]] = {}
+        for active in self.screen.active_bindings.values():
+            binding = active.binding
+            if binding.show and active.enabled and binding.action not in parts:
+                words = f" {binding.description.lower()} "
+                parts[binding.action] = (binding, ((" " + key_name(binding), "accent"), (words, "muted")))
+        for action in reversed(list(parts)):
+            if sum(width(part) for _, part in parts.values()) <= self.size.width:
+                break
+            if action not in KEPT:
+                del parts[action]
+        return list(parts.values())
 
     def on_click(self, event: events.Click) -> None:
         """A click on a key presses it."""

@@ -24,6 +24,7 @@ class LineView(ScrollView, can_focus=True):
         height: 1fr;
         scrollbar-size-vertical: 1;
         scrollbar-size-horizontal: 0;
+        scrollbar-gutter: stable;
         overflow-x: hidden;
         overflow-y: auto;
     }

@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from engine.figures import BatchView
 from engine.state import TaskView
 from tui.frame import Frame
 from tui.line import BLANK, Line, text
@@ -23,7 +24,13 @@ class TaskList(ScrollView, can_focus=True):
     """Rows of tasks with a cursor that stays on its task, whatever moves around it."""
 
     DEFAULT_CSS = """
-    TaskList { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; overflow-y: auto; }
+    TaskList {
+        height: 1fr;
+        scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
+        overflow-x: hidden;
+        overflow-y: auto;
+    }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -56,6 +63,7 @@ class TaskList(ScrollView, can_focus=True):
         self._views: tuple[TaskView, ...] = ()
         self._shown: tuple[TaskView, ...] = ()
         self._by_id: dict[str, TaskView] = {}
+        self._batches: dict[str, BatchView] = {}
         self._longest_id = 2
         self._columns = Columns.of(80, 2)
         self._cursor = 0
@@ -101,6 +109,9 @@ class TaskList(ScrollView, can_focus=True):
     def show(self, frame: Frame) -> None:
         """Show the tasks of this frame; rows that look as before are not drawn again."""
         self._frame = frame
+        self._batches = {
+            task: batch for batch in frame.snapshot.batches if batch.ended_at is None for task in batch.tasks
+        }
         views = frame.snapshot.tasks
         if views is not self._views:
             changed = len(views) != len(self._views) or any(
@@ -183,6 +194,7 @@ class TaskList(ScrollView, can_focus=True):
             self._columns,
             frame.until,
             self._by_id,
+            self._batches,
             here=y == self._cursor,
             marked=view.id in self.marked,
         )
