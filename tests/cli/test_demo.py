@@ -59,7 +59,8 @@ def test_a_demo_that_was_killed_goes_on_with_the_same_command(tmp_path: Path) ->
         re.findall(r"Taskyard-Task: (\S+)", git(demo.remote, "log", "--no-merges", "main..taskyard/board"))
     )
     assert landed == Counter(f"CART-{number}" for number in range(1, 9))
-    assert taskyard("worktrees", at=demo.root).out == "there are no worktrees\n"
+    left = json.loads(taskyard("worktrees", "--json", at=demo.root).out)["worktrees"]
+    assert [each for each in left if each["unlanded"] or each["dirty"]] == []
 
     # A finished demo has nothing more to do, and is a project to look around in.
     again = taskyard(*command, "--headless", at=tmp_path)

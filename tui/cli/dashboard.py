@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tui.cli.console import say_all
+
 if TYPE_CHECKING:
     from engine.events import Event
     from engine.store.lessons import LessonStore, SearchResult
@@ -12,13 +14,17 @@ if TYPE_CHECKING:
 
 
 def show_run(place: Place, environ: Mapping[str, str]) -> int:
-    """Run the board in a worker thread and show it; gives the exit status."""
+    """Run the board in a worker thread and show it; gives the exit status. What came of it stays on the terminal."""
     from engine.thread import EngineThread
     from tui.app import show
+    from tui.headless import ProgressLines
     from tui.source import LiveSource, Lookups
 
     engine = EngineThread(place.settings, environ)
-    return show(LiveSource(engine, lookups=Lookups(_lessons_of(place))))
+    status = show(LiveSource(engine, lookups=Lookups(_lessons_of(place))))
+    if engine.finished is not None:
+        say_all(ProgressLines(engine.latest()).of(engine.finished))
+    return status
 
 
 def show_watch(place: Place, run: str | None) -> int:

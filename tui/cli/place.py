@@ -60,7 +60,7 @@ def find_checkout(start: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
     """Give the top of the checkout around `start`, and the repository's common git folder; both absolute."""
     import subprocess
 
-    from engine.git.repository import clean_environment
+    from engine.git.environment import clean_environment
 
     command = ["git", "-C", str(start), "rev-parse", "--show-toplevel", "--git-common-dir"]
     try:

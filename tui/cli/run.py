@@ -67,8 +67,10 @@ def run_place(place: Place, *, headless: bool, as_json: bool, environ: Mapping[s
         headless = True
     if headless or as_json:
         return run_headless(place.settings, as_json=as_json, environ=environ)
+    from engine.board import read_board
     from tui.cli.dashboard import show_run
 
+    read_board(place.settings.run.board)  # the commonest mistake is told before the screen changes
     return show_run(place, environ)
 
 
