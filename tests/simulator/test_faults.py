@@ -169,3 +169,16 @@ def test_every_request_gets_through_after_its_random_faults(simulate: Callable[.
         assert text_of(ask(simulator, prompt("judge", f"T-{task}")))
     assert set(simulator.stats().answered.values()) == {1}
     assert sum(simulator.stats().faults.values()) == 40
+
+
+def test_the_log_tells_who_did_not_keep_a_pause(simulate: Callable[..., Simulator]) -> None:
+    now = [1000.0]
+    fault = Fault(kind="rate_limited", task="A", retry_after=2.0)
+    simulator = simulate(faults=(fault,), clock=lambda: now[0])
+    ask(simulator, prompt("judge", "A"))
+    now[0] += 0.5
+    ask(simulator, prompt("judge", "B"))
+    ask(simulator, prompt("judge", "C"), model="claude-haiku-5-5")
+    now[0] += 1.5
+    ask(simulator, prompt("judge", "A"))
+    assert [entry.paused for entry in simulator.log] == [0.0, 1.5, 0.0, 0.0]

@@ -46,7 +46,12 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """One model call as it arrived. `at` is by the simulator's clock; `fault` is empty when all went well."""
+    """One model call as it arrived.
+
+    `at` is by the simulator's clock; `arrival` counts earlier ones of the same digest; `fault` is empty when all went
+    well. `paused` is how many seconds of the last `retry-after` of this model were still to run: a client that keeps
+    the pause never sends such a call, but for those already under way when it was told.
+    """
 
     at: float
     model: str
@@ -55,6 +60,7 @@ class Logged(msgspec.Struct, frozen=True):
     digest: str
     arrival: int
     fault: str
+    paused: float = 0.0
 
 
 def digest_of(params: Json) -> str:

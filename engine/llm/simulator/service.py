@@ -78,6 +78,7 @@ class Service:
             file=BatchFile(batch_file),
         )
         self._numbers = itertools.count(1)
+        self._paused_until: dict[str, float] = {}
 
     def handle(self, exchange: Exchange) -> None:
         """Answer one request."""
@@ -198,7 +199,12 @@ class Service:
             if not spoiled(exchange, fault):
                 self._answer(exchange, params, prompt, caller, digest, fault)
             abandoned = False
-        except (Refusal, HangUp):
+        except Refusal as refusal:
+            abandoned = False
+            if refusal.retry_after is not None:
+                self._paused_until[params["model"]] = self.clock() + refusal.retry_after
+            raise
+        except HangUp:
             abandoned = False
             raise
         finally:
@@ -286,9 +292,9 @@ class Service:
         kind = fault.kind if fault is not None else ""
         if kind:
             self.counters.count("faults", kind)
-        self.counters.logged(
-            Logged(self.clock(), params["model"], caller.name, caller.step, digest, arrival, kind)
-        )
+        now, model = self.clock(), params["model"]
+        paused = max(0.0, self._paused_until.get(model, now) - now)
+        self.counters.logged(Logged(now, model, caller.name, caller.step, digest, arrival, kind, paused))
 
 
 def _decode(body: bytes) -> Any:
