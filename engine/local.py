@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -231,7 +232,7 @@ class LocalActivities:
         command = self._command(attempt.task)
         if self._settings.roles.implementer.kind == "command":
             said = await self._run_agent(Role.IMPLEMENTER, Stage.IMPLEMENT, attempt, plan, command)
-            return await self._commit(attempt, said.text, said.complaint)
+            return await self._commit(attempt, said.summary, said.complaint)
         workspace = self._workspace(attempt)
         if self._requests.lane(attempt) is Lane.ECONOMY:
             files = _sources(workspace, plan.files)
@@ -251,8 +252,10 @@ class LocalActivities:
         return Workspace(Path(attempt.worktree), self._repository, self._board)
 
     def _tools(self, attempt: Attempt, workspace: Workspace, request: ModelRequest) -> Tools:
+        numbers = itertools.count(1)
+
         async def check() -> str:
-            return await self._check(attempt, request)
+            return await self._check(attempt, request, next(numbers))
 
         return Tools(workspace, check, lambda text: self._tool_line(attempt, text))
 
@@ -260,9 +263,12 @@ class LocalActivities:
         self._write_log(attempt, Stage.IMPLEMENT, f"\n▸ {text}\n")
         self._progress(attempt, text)
 
-    async def _check(self, attempt: Attempt, request: ModelRequest) -> str:
-        """Run the check for the model, once per conversation: an interrupted attempt must see the same words again."""
-        conversation = digest({"request": request.digest_input(), "base": attempt.base})
+    async def _check(self, attempt: Attempt, request: ModelRequest, number: int) -> str:
+        """Run the check for the model, once per conversation: an interrupted attempt must see the same words again.
+
+        `number` counts the checks of one answer: between two of them the model may have edited.
+        """
+        conversation = digest({"request": request.digest_input(), "base": attempt.base, "number": number})
         key = CacheKey(activity_type="check", task_id=attempt.task.id, input_hash=conversation, model_id="")
 
         async def compute() -> Computed:

@@ -6,6 +6,8 @@ Its exit status alone never decides: the change it made and our own verification
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +22,8 @@ from engine.roles.verifier import readable
 
 T = TypeVar("T")
 
+MAX_SUMMARY = 1_000
+
 
 class AgentReport(msgspec.Struct, frozen=True):
     """What an agent command said. `usd` is None where it reports no cost; `complaint` is its own error, if any."""
@@ -28,6 +32,12 @@ class AgentReport(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     usd: float | None = None
     complaint: str = ""
+
+    @property
+    def summary(self) -> str:
+        """Its last paragraph, which is where an agent says what it did."""
+        paragraphs = [part.strip() for part in re.split(r"\n\s*\n", self.text) if part.strip()]
+        return paragraphs[-1][-MAX_SUMMARY:].strip() if paragraphs else ""
 
 
 async def run_agent(
@@ -52,7 +62,7 @@ async def run_agent(
             cwd=cwd,
             env=env,
             log=log,
-            stdin=prompt.encode(),
+            stdin=prompt.encode("utf-8", "replace"),
             timeout=timeout,
             idle_timeout=idle_timeout,
             on_line=reader.line,
@@ -101,8 +111,7 @@ class _Reader:
             case {"type": "result"}:  # claude
                 self.text = str(event.get("result") or self.text)
                 self.usage = self.usage + _usage(event.get("usage"))
-                cost = event.get("total_cost_usd")
-                self.usd = float(cost) if isinstance(cost, int | float) else self.usd
+                self.usd = _dollars(event.get("total_cost_usd"), self.usd)
                 if event.get("is_error"):
                     self.complaint = f"the agent reports an error: {self.text[:200]}"
             case {"type": "assistant", "message": {"content": [*blocks]}}:  # claude
@@ -110,6 +119,8 @@ class _Reader:
                     self._block(block)
             case {"type": "turn.completed"}:  # codex
                 self.usage = self.usage + _usage(event.get("usage"))
+            case {"type": "turn.failed", "error": {"message": str(words)}}:  # codex
+                self.complaint = f"the agent reports an error: {words[:200]}"
             case {"type": "item.completed", "item": {"type": "agent_message", "text": str(said)}}:  # codex
                 self.text = said
                 self._progress(said[:200])
@@ -118,6 +129,16 @@ class _Reader:
             case {"type": "text", "part": {"text": str(said)}}:  # opencode
                 self.text = said
                 self._progress(said[:200])
+            case {
+                "type": "tool_use",
+                "part": {"tool": str(name), "state": {"input": dict(given)}},
+            }:  # opencode
+                self._tool(name, given)
+            case {"type": "step_finish", "part": {"tokens": dict(tokens), **part}}:  # opencode
+                self.usage = self.usage + _opencode_usage(tokens)
+                self.usd = (self.usd or 0.0) + (_dollars(part.get("cost"), None) or 0.0)
+            case {"type": "error", "error": error}:  # opencode
+                self.complaint = f"the agent reports an error: {_words(error)[:200]}"
             case _:
                 pass
 
@@ -127,10 +148,13 @@ class _Reader:
                 self.text = said
                 self._progress(said.strip()[:200])
             case {"type": "tool_use", "name": str(name), "input": dict(given)}:
-                detail = next((str(value) for value in given.values()), "")
-                self._progress(f"{name} {detail}"[:200])
+                self._tool(name, given)
             case _:
                 pass
+
+    def _tool(self, name: str, given: dict[Any, Any]) -> None:
+        detail = next((str(value) for value in given.values()), "")
+        self._progress(f"{name} {detail}"[:200])
 
 
 def _usage(reported: Any) -> Usage:
@@ -150,16 +174,61 @@ def _usage(reported: Any) -> Usage:
     )
 
 
+def _opencode_usage(tokens: dict[Any, Any]) -> Usage:
+    def count(value: Any) -> int:
+        return value if isinstance(value, int) else 0
+
+    cache = tokens.get("cache")
+    held = cache if isinstance(cache, dict) else {}
+    return Usage(
+        input=count(tokens.get("input")),
+        output=count(tokens.get("output")) + count(tokens.get("reasoning")),
+        cache_read=count(held.get("read")),
+        cache_write_5m=count(held.get("write")),
+    )
+
+
+def _dollars(cost: Any, otherwise: float | None) -> float | None:
+    return float(cost) if isinstance(cost, int | float) and math.isfinite(cost) else otherwise
+
+
+def _words(error: Any) -> str:
+    """The words of an error, wherever they stand in it."""
+    match error:
+        case {"data": {"message": str(words)}} | {"message": str(words)} | {"name": str(words)}:
+            return words
+        case _:
+            return str(error)
+
+
 def read_json(text: str, kind: type[T], who: str) -> T:
     """Read the last JSON object in an agent's words as `kind`. Raises StageFailedError when there is none that fits."""
-    candidates = [match[0] for match in re.finditer(r"\{(?:[^{}]|\{[^{}]*\})*\}", text, re.DOTALL)]
-    for candidate in [*reversed(candidates), text]:
+    for candidate in reversed(_objects(text)):
         try:
-            return msgspec.json.decode(candidate, type=kind)
+            answer = msgspec.json.decode(candidate, type=kind)
         except (msgspec.DecodeError, ValueError):
             continue
+        # A type whose fields all have defaults fits any object; one without a field of it is not the answer.
+        if set(json.loads(candidate)) & set(getattr(kind, "__struct_fields__", ())):
+            return answer
     raise StageFailedError(
         f"the {who} command did not answer with the JSON asked for",
         failure_type="bad_answer",
         feedback=text[-2000:],
     )
+
+
+def _objects(text: str) -> list[str]:
+    """All JSON objects in the text that are in no other, in order."""
+    decoder = json.JSONDecoder()
+    found = []
+    at = text.find("{")
+    while at >= 0:
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            found.append(text[at:end])
+        at = text.find("{", end)
+    return found

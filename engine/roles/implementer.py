@@ -30,6 +30,13 @@ async def run_tool_loop(ask: Ask, request: ModelRequest, tools: Callable[[ModelR
                 "raise roles.implementer.max_tokens",
                 failure_type="answer_cut_off",
             )
+        if answer.stop_reason == "model_context_window_exceeded":
+            raise StageFailedError(
+                "the task filled the model's whole context window",
+                "split the task",
+                failure_type="context_full",
+                feedback="The last attempt filled the whole context window. Read less, and search instead.",
+            )
         if answer.stop_reason == "refusal":
             raise StageFailedError("the model refused the task", failure_type="refusal", feedback=answer.text)
         if not answer.tool_uses:

@@ -19,7 +19,6 @@ from engine.roles.tools import tool_definitions
 from engine.settings import LLMSettings, RoleSettings, RolesSettings
 
 MAX_DIFF = 60_000
-MAX_LISTED = 1_500
 
 Render = Callable[..., str]
 

@@ -13,7 +13,14 @@ from engine.process import run_process
 OUTPUT_CHARS = 6_000
 
 _CONTROL = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_][0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]"
+    r"""
+      \x1b\[ [0-?]* [ -/]* [@-~]                # colours and movements
+    | \x1b[\]PX^_] [^\x07\x1b\n]* (?:\x07|\x1b\\)?  # titles, links, and other strings for the terminal
+    | \x1b[ -/]+ [0-~]                         # character sets
+    | \x1b[0-~]                                # two-character commands
+    | [\x00-\x08\x0b-\x1f\x7f-\x9f]
+    """,
+    re.VERBOSE,
 )
 
 
@@ -55,8 +62,12 @@ def _tell(progress: Callable[[str], None], line: str) -> None:
 
 
 def readable(text: str) -> str:
-    """Take escape sequences and control characters out of output, for prompts and events."""
-    return _CONTROL.sub("", text.replace("\r\n", "\n"))
+    """Give output as a terminal would leave it, without colours and control characters, for prompts and events."""
+    text = text.replace("\r\n", "\n")
+    if "\r" in text:
+        # A progress bar writes over its line again and again.
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return _CONTROL.sub("", text)
 
 
 def describe(verification: Verification, timeout: float) -> str:

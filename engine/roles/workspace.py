@@ -8,14 +8,16 @@ always gives the same answer.
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
+import re
+from pathlib import Path, PurePath, PurePosixPath
 
-from engine.errors import TaskyardError
+from engine.errors import GitError, TaskyardError
 from engine.git.repository import Repository
 
 MAX_FILE = 200_000
 MAX_LISTED = 2_000
 MAX_FOUND = 200
+SEARCH_TIMEOUT = 30.0
 
 
 class RefusedError(TaskyardError):
@@ -31,11 +33,13 @@ class Workspace:
         self._board = PurePosixPath(board)
 
     def _resolve(self, path: str, *, writing: bool = False) -> Path:
-        pure = PurePosixPath(path.replace("\\", "/").removeprefix("./") or ".")
-        if "\0" in path or pure.is_absolute() or ".." in pure.parts:
-            raise RefusedError(f"{path!r} is outside the repository", "give a path relative to its root")
-        if any(part.lower() == ".git" for part in pure.parts):
-            raise RefusedError(f"{path!r} belongs to git", "version control is looked after for you")
+        pure = _pure(path)
+        try:
+            return self._guarded(path, pure, writing=writing)
+        except (OSError, RuntimeError, ValueError) as error:  # too long a name, a circle of links, no text
+            raise RefusedError(f"{path!r} cannot be a path here: {error}") from None
+
+    def _guarded(self, path: str, pure: PurePosixPath, *, writing: bool) -> Path:
         full = self.root.joinpath(*pure.parts)
         root = self.root.resolve()
         inside = full.resolve()
@@ -43,8 +47,10 @@ class Workspace:
             raise RefusedError(
                 f"{path!r} leads out of the repository through a link", "edit the files inside"
             )
-        if ".git" in inside.relative_to(root).parts:
+        if _is_gits(inside.relative_to(root)):
             raise RefusedError(f"{path!r} belongs to git", "version control is looked after for you")
+        if full.exists() and not (full.is_file() or full.is_dir()):
+            raise RefusedError(f"{path!r} is neither a file nor a folder")  # a pipe would hold us for ever
         if writing:
             if pure == self._board or inside == (self.root / self._board).resolve():
                 raise RefusedError(f"{path!r} is the task board", "its states are looked after for you")
@@ -75,17 +81,22 @@ class Workspace:
         """Make the file hold `content`; folders are made as needed, and the mode of an existing file is kept."""
         full = self._resolve(path, writing=True)
         try:
+            data = content.encode()  # before the file is opened, which empties it
             full.parent.mkdir(parents=True, exist_ok=True)
-            with full.open("w", encoding="utf-8", newline="") as file:
-                file.write(content)
-        except (OSError, UnicodeEncodeError) as error:
-            raise RefusedError(f"cannot write {path!r}: {error}") from None
+            full.write_bytes(data)
+        except OSError as error:
+            raise RefusedError(f"cannot write {path!r}: {error.strerror}") from None
+        except UnicodeEncodeError as error:
+            raise RefusedError(f"the content for {path!r} is no text: {error}") from None
 
     def edit(self, path: str, old: str, new: str) -> None:
-        """Put `new` where `old` stands, which must be exactly once."""
+        """Put `new` where `old` stands, which must be exactly once. A file of CRLF lines keeps them."""
         text = self.read(path)
         if text is None:
             raise RefusedError(f"{path!r} does not exist", "write it whole to make it")
+        if "\r\n" in text and text.count("\n") == text.count("\r\n"):
+            # A model writes \n, whatever the lines it was shown end in.
+            old, new = re.sub("\r?\n", "\r\n", old), re.sub("\r?\n", "\r\n", new)
         count = text.count(old) if old else 0
         if count != 1:
             where = "is empty" if not old else "does not occur" if count == 0 else f"occurs {count} times"
@@ -108,37 +119,56 @@ class Workspace:
             cwd=self.root,
             check=False,
         )
-        names = sorted(
-            {name for name in result.stdout.split("\0") if name and os.path.lexists(self.root / name)}
-        )
-        return _shown(names, MAX_LISTED, "files") or "(no files)"
+        names = {name for name in result.stdout.split("\0") if name and os.path.lexists(self.root / name)}
+        return _shown(sorted(map(_text, names)), MAX_LISTED, "files") or "(no files)"
 
     async def search(self, pattern: str, path: str = ".") -> str:
         """Give the lines that match an extended regular expression, as `path:line:text`."""
         self._resolve(path)
-        result = await self._repository.run(
-            "grep",
-            "--untracked",
-            "-nIE",
-            "--no-color",
-            "-e",
-            pattern,
-            "--",
-            _pathspec(path),
-            cwd=self.root,
-            check=False,
-            timeout=30.0,
-        )
+        try:
+            result = await self._repository.run(
+                "grep",
+                "--untracked",
+                "-nIE",
+                "--no-color",
+                "-e",
+                pattern,
+                "--",
+                _pathspec(path),
+                cwd=self.root,
+                check=False,
+                timeout=SEARCH_TIMEOUT,
+            )
+        except (GitError, ValueError) as error:  # it took too long, or the pattern is no argument at all
+            raise RefusedError(f"cannot search for {pattern!r}: {error}", "try a simpler one") from None
         if result.status > 1:
-            raise RefusedError(f"cannot search for {pattern!r}", result.stderr.strip())
-        return (
-            _shown([line[:400] for line in result.stdout.splitlines()], MAX_FOUND, "lines")
-            or "(nothing found)"
-        )
+            raise RefusedError(f"cannot search for {pattern!r}", _text(result.stderr.strip()))
+        lines = [line[:400] for line in _text(result.stdout).split("\n") if line]
+        return _shown(lines, MAX_FOUND, "lines") or "(nothing found)"
+
+
+def _pure(path: str) -> PurePosixPath:
+    """Give the path as the repository knows it. Raises RefusedError for what lies elsewhere, or in git's own folder."""
+    pure = PurePosixPath(path.replace("\\", "/"))
+    if "\0" in path or pure.is_absolute() or ".." in pure.parts:
+        raise RefusedError(f"{path!r} is outside the repository", "give a path relative to its root")
+    if _is_gits(pure):
+        raise RefusedError(f"{path!r} belongs to git", "version control is looked after for you")
+    return pure
+
+
+def _is_gits(path: PurePath) -> bool:
+    return any(part.lower() == ".git" for part in path.parts)
 
 
 def _pathspec(path: str) -> str:
-    return "." if path in ("", ".") else f":(literal){path}"
+    pure = _pure(path)
+    return f":(literal){pure}" if pure.parts else "."
+
+
+def _text(output: str) -> str:
+    """Git's words as text: what is no UTF-8 has no place in a prompt."""
+    return output.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _shown(lines: list[str], limit: int, what: str) -> str:
