@@ -166,13 +166,17 @@ class TaskReopened(Event, frozen=True, kw_only=True):
 
 
 class AttemptStarted(Event, frozen=True, kw_only=True):
-    """A try begins on `branch` over the commit `base`, with these lessons."""
+    """A try begins on `branch` over the commit `base`, with these lessons.
+
+    `logs` is the folder that each stage writes its output to while it runs, as `<stage>.log`.
+    """
 
     task: str
     attempt: int
     branch: str
     base: str
     worktree: str = ""
+    logs: str = ""
     lessons: tuple[LessonGiven, ...] = ()
 
 

@@ -156,6 +156,7 @@ class LocalActivities:
                 branch=worktree.branch,
                 base=base,
                 worktree=str(worktree.path),
+                logs=str(self._folder(attempt)),
                 lessons=lessons,
             )
         )

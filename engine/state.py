@@ -112,6 +112,7 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     branch: str = ""
     base: str = ""
     worktree: str = ""
+    logs: str = ""
     commit: str = ""
     train: int | None = None
     batched: int = 0
@@ -465,6 +466,7 @@ class RunState:
             branch=e.branch,
             base=e.base,
             worktree=e.worktree,
+            logs=e.logs,
             lessons=e.lessons,
             started=view.started if view.started is not None else e.at,
             ended=None,
