@@ -119,8 +119,8 @@ class Flights:
                 try:
                     state = await self._calls.create(requests)
                 except LLMError as error:
-                    if not _surely_not_created(error):
-                        found = await self._find(manifest)
+                    if not surely_not_created(error):
+                        found = await self._find_after(error, manifest)
                         if found is not None:
                             return await self._submitted(manifest, found)
                     wait = retries.wait_after(error, _asked(error))
@@ -210,6 +210,13 @@ class Flights:
                     return True
             wait = min(poll.longest, wait * poll.growth)
 
+    async def _find_after(self, error: LLMError, manifest: Manifest) -> BatchState | None:
+        """Find the batch of a creation that ended in `error`; raises that when nobody can tell."""
+        try:
+            return await self._find(manifest)
+        except LLMError:
+            raise error from None
+
     async def _find(self, manifest: Manifest) -> BatchState | None:
         """Look on the service's list for the batch that an unanswered creation may have made."""
         since = manifest.created_at - self._poll.clock_skew
@@ -227,10 +234,10 @@ class Flights:
         return None
 
     async def _submitted(self, manifest: Manifest, state: BatchState) -> Manifest:
-        self._claimed.add(state.id)
-        self._nudges[state.id] = asyncio.Event()
         manifest = msgspec.structs.replace(manifest, batch=state.id)
         await self._hooks.submitted(manifest)
+        self._claimed.add(state.id)  # only now: should the hook fail, the batch has to be found again
+        self._nudges[state.id] = asyncio.Event()
         return manifest
 
     async def _persist(self, ask: Callable[[], Awaitable[_T]], *, new: Manifest | None = None) -> _T:
@@ -254,9 +261,9 @@ class Flights:
         return self._clock() - manifest.created_at
 
 
-def _surely_not_created(error: LLMError) -> bool:
+def surely_not_created(error: LLMError) -> bool:
     """Whether the service said no. Silence, a broken connection and a 500 leave it open."""
-    return 400 <= error.status < 500 or error.status == 529
+    return 400 <= error.status < 500 or error.status in (501, 529)
 
 
 def _asked(error: LLMError) -> float:

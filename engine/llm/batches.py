@@ -27,7 +27,7 @@ from engine.batching import Batcher
 from engine.errors import BatchItemError, LLMError, TaskyardError
 from engine.figures import QueueFigures
 from engine.llm.batch_calls import MAX_ITEMS, BatchCalls, ItemFailure, ItemResult
-from engine.llm.batch_flights import BatchHooks, Flights, Manifest, PollPolicy
+from engine.llm.batch_flights import BatchHooks, Flights, Manifest, PollPolicy, surely_not_created
 from engine.llm.batch_items import BatchStats, Item, custom_id_of, loads_of
 from engine.llm.client import ModelClient, OnFailure
 from engine.llm.messages import ModelAnswer, ModelRequest
@@ -77,6 +77,7 @@ class LLMBatcher:
         self._items: dict[str, Item] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
+        self._given_up: dict[str, Manifest] = {}
         self._unstored: dict[str, set[str]] = {}
         self._done: dict[str, tuple[int, int]] = {}
         self._no_batches = False
@@ -133,10 +134,7 @@ class LLMBatcher:
         Requests submitted afterwards find their answers in them, and nothing is sent twice.
         """
         for manifest in manifests:
-            for custom_id, task_id in zip(manifest.custom_ids, manifest.tasks, strict=True):
-                if custom_id not in self._items:
-                    self._items[custom_id] = self._new_item(custom_id, task_id)
-            self._spawn(self._follow(manifest) if manifest.batch else self._search(manifest))
+            self._take_up(manifest)
 
     async def cancel(self, batch: str) -> None:
         """Cancel one batch at the service; requests it had not begun end in BatchItemError. Raises LLMError."""
@@ -197,6 +195,8 @@ class LLMBatcher:
         custom_id = custom_id_of(request)
         request = request.with_cache_ttl("1h")  # a batch may take longer than five minutes
         while True:
+            if custom_id not in self._items and custom_id in self._given_up:
+                self._take_up(self._given_up[custom_id])
             item = self._items.get(custom_id)
             if item is not None:
                 if item.request is None:
@@ -223,7 +223,8 @@ class LLMBatcher:
                 self._resolve(item, ItemFailure("canceled"))
                 self._items.pop(item.custom_id, None)
             raise
-        self._items.pop(item.custom_id, None)
+        if self._items.get(item.custom_id) is item:
+            del self._items[item.custom_id]
         return outcome
 
     def _new_item(self, custom_id: str, task_id: str, request: ModelRequest | None = None) -> Item:
@@ -266,19 +267,19 @@ class LLMBatcher:
                 await self._send(items[: len(items) // 2])
                 await self._send(items[len(items) // 2 :])
             else:
-                for item in items:
-                    self._resolve(item, error)
+                self._fail(manifest, error, unknown=not surely_not_created(error))
             return
+        except Exception as error:  # a full disk under the journal, say: who waits must hear of it
+            self._fail(manifest, error, unknown=True)
+            raise
         self._count(requests=len(items), batches=1)
         self._spawn(self._follow(manifest))
 
     async def _follow(self, manifest: Manifest) -> None:
         try:
             succeeded = await self._flights.follow(manifest)
-        except LLMError as error:
-            for custom_id in manifest.custom_ids:
-                if custom_id in self._items:
-                    self._resolve(self._items[custom_id], error)
+        except Exception as error:
+            self._fail(manifest, error, unknown=True)
             return
         if succeeded is None:
             await self._search(manifest)
@@ -297,12 +298,10 @@ class LLMBatcher:
         """Find the batch of an unanswered creation; when there is none, let its requests be sent anew."""
         try:
             found = await self._flights.adopt(manifest)
-        except LLMError as error:
-            if error.status not in _NO_BATCHES:
+        except Exception as error:
+            if getattr(error, "status", 0) not in _NO_BATCHES:
                 self._hooks.notice(f"an earlier batch cannot be looked for: {error}")
-                for custom_id in manifest.custom_ids:
-                    if custom_id in self._items:
-                        self._resolve(self._items[custom_id], error)
+                self._fail(manifest, error, unknown=True)
                 return
             found = None
         if found is not None:
@@ -316,6 +315,29 @@ class LLMBatcher:
                 self._enqueue(item)
             else:
                 del self._items[custom_id]  # nobody asked for it again yet
+
+    def _take_up(self, manifest: Manifest) -> None:
+        """Follow a batch that may exist already; requests that are in it wait for it instead of being sent."""
+        for custom_id, task_id in zip(manifest.custom_ids, manifest.tasks, strict=True):
+            self._given_up.pop(custom_id, None)
+            if custom_id not in self._items:
+                self._items[custom_id] = self._new_item(custom_id, task_id)
+        self._spawn(self._follow(manifest) if manifest.batch else self._search(manifest))
+
+    def _fail(self, manifest: Manifest, error: Exception, *, unknown: bool) -> None:
+        """End the requests of a batch with an error.
+
+        `unknown`: the batch may exist, and be paid for. Who asks for one of its requests again takes it up first.
+        """
+        outcome = error if isinstance(error, TaskyardError) else _unexpected(error)
+        for custom_id in manifest.custom_ids:
+            item = self._items.get(custom_id)
+            if item is None or item.future.done():
+                continue
+            if unknown:
+                self._given_up[custom_id] = manifest
+            del self._items[custom_id]
+            self._resolve(item, outcome)
 
     def _deliver(self, batch: str, custom_id: str, result: ItemResult) -> None:
         item = self._items.get(custom_id)
@@ -358,3 +380,7 @@ class LLMBatcher:
         self._stats = msgspec.structs.replace(
             self._stats, **{name: getattr(self._stats, name) + value for name, value in more.items()}
         )
+
+
+def _unexpected(error: Exception) -> BatchItemError:
+    return BatchItemError(f"the batch was given up ({type(error).__name__}: {error})", kind="missing")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import BatchItemError, BudgetReachedError, LLMError
+from engine.errors import BatchItemError, BudgetReachedError, LLMError, StoreError
 from engine.llm import batch_items
 from engine.llm.batch_calls import BatchCalls, BatchState
 from engine.llm.batch_flights import Manifest, PollPolicy
@@ -523,6 +523,71 @@ async def test_a_refused_creation_fails_every_request_with_its_reason(simulate: 
     assert all(isinstance(result, LLMError) for result in results)
     assert "may not spend more" in str(results[0])
     assert simulator.stats().requests[CREATE] == 1
+
+
+async def test_a_journal_that_fails_fails_the_requests_and_sends_nothing(
+    simulate: Simulate, batch: Any, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator = simulate(scenario())
+    batcher = batch(simulator)
+
+    async def full(manifest: Manifest) -> None:
+        raise StoreError("the disk is full", "free some space")
+
+    monkeypatch.setattr(journal, "creating", full)
+    with pytest.raises(StoreError, match="full"):
+        await batcher.submit(request("T1"))
+    assert simulator.stats().requests == {}
+    monkeypatch.undo()
+    assert await ask(batcher, 1) == ["answer 1"]
+
+
+async def test_a_creation_nobody_can_tell_of_is_not_sent_again_but_looked_for_later(
+    simulate: Simulate, batch: Any
+) -> None:
+    unanswered = Fault(kind="unanswered", endpoint="batches.create", times=1)
+    simulator = simulate(scenario(unanswered, Fault(kind="unauthorized", endpoint="batches.list", times=1)))
+    batcher = batch(simulator)
+    with pytest.raises(LLMError):
+        await batcher.submit(request("T1"))
+    assert await ask(batcher, 1) == ["answer 1"]
+    stats = simulator.stats()
+    assert (len(stats.batches), stats.requests[CREATE]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "known"), [("batches.list", False), ("batches.retrieve", True), ("batches.results", True)]
+)
+async def test_a_batch_that_could_not_be_followed_is_taken_up_when_it_is_asked_for_again(
+    simulate: Simulate, batch: Any, connect: Connect, endpoint: Any, known: bool
+) -> None:
+    simulator = simulate(scenario(Fault(kind="unauthorized", endpoint=endpoint, times=1)))
+    made = await BatchCalls(connect(simulator.url)).create(
+        {custom_id_of(r): r for r in (request("T1"), request("T2"))}
+    )
+    batcher = batch(simulator)
+    batcher.resume((manifest_of(request("T1"), request("T2"), batch=made.id if known else ""),))
+    with pytest.raises(LLMError, match="refused"):
+        await batcher.submit(request("T1"))
+    assert await ask(batcher, 1, 2) == ["answer 1", "answer 2"]
+    assert len(simulator.stats().batches) == 1
+
+
+async def test_a_batch_whose_id_could_not_be_journaled_is_found_again(
+    simulate: Simulate, batch: Any, journal: Journal
+) -> None:
+    simulator = simulate(scenario())
+    batcher = batch(simulator)
+
+    async def full() -> None:
+        raise StoreError("the disk is full", "free some space")
+
+    journal.before_submitted = full
+    with pytest.raises(StoreError, match="full"):
+        await batcher.submit(request("T1"))
+    journal.before_submitted = None
+    assert await ask(batcher, 1) == ["answer 1"]
+    assert len(simulator.stats().batches) == 1
 
 
 def test_custom_ids_are_valid_stable_and_tell_requests_apart() -> None:
