@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,13 +25,19 @@ COMMANDS = (
 
 def test_help_names_every_command_and_is_quick(tmp_path: Path) -> None:
     took = []
-    for _ in range(5):
-        start = time.perf_counter()
+    for _ in range(3):
+        # By the processor's time: the machine may be busy with other tests.
+        start = _children_seconds()
         said = taskyard("--help", at=tmp_path)
-        took.append(time.perf_counter() - start)
+        took.append(_children_seconds() - start)
     assert said.status == 0
     assert all(f"\n  {command} " in said.out for command in COMMANDS)
     assert min(took) <= 0.3
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -100,7 +100,7 @@ def list_(
 @app.command()
 def invalidate(
     key: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", help="A key, or its beginning, as listed.")
+        str | None, typer.Argument(metavar="KEY", help="A key, or its beginning, as listed.")
     ] = None,
     task: Task = None,
     activity: Activity = None,

@@ -112,7 +112,7 @@ def archive_list(as_json: AsJson = False) -> int:
 @archive_app.command("read")
 def archive_read(
     segment: Annotated[
-        int | None, typer.Argument(metavar="[SEGMENT]", help="One segment; all if left out.")
+        int | None, typer.Argument(metavar="SEGMENT", help="One segment; all if left out.")
     ] = None,
     limit: Limit = 1000,
     as_json: AsJson = False,

@@ -47,7 +47,7 @@ def replay(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]", help="A run's id, or a file of `--json` lines; the newest run if left out."
+            metavar="RUN", help="A run's id, or a file of `--json` lines; the newest run if left out."
         ),
     ] = None,
     speed: Annotated[

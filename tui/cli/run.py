@@ -16,7 +16,7 @@ from tui.cli.place import Place, find_place, require_writable
 if TYPE_CHECKING:
     from engine.settings import Settings
 
-Board = Annotated[Path | None, typer.Argument(metavar="[BOARD]", help="The board; by default [run] board.")]
+Board = Annotated[Path | None, typer.Argument(metavar="BOARD", help="The board; by default [run] board.")]
 Target = Annotated[str | None, typer.Option("--target", metavar="BRANCH", help="Land on this branch.")]
 Remote = Annotated[
     str | None, typer.Option("--remote", metavar="NAME", help='Push there; "" keeps all local.')

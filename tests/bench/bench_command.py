@@ -1,0 +1,95 @@
+"""The command as a user meets it: how soon it answers, and a whole run by an agent command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from engine.events import RunFinished, decode
+from tests.bench import Row
+from tests.sample_repository import make_sample_repository
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-c", "import sys; from tui.cli import main; sys.exit(main())")
+TASKS = 9
+AGENT = """\
+import pathlib, re, sys, time
+task = re.search(r"\\bT[0-9]+\\b", sys.stdin.read())[0]
+time.sleep(1)
+pathlib.Path(task + ".txt").write_text(task)
+"""
+
+
+def rows() -> list[Row]:
+    """Measure in processes of their own."""
+    took, bare = _help(COMMAND), _help((sys.executable, "-c", "pass"))
+    run_took, finished = _nine_tasks()
+    return [
+        Row("taskyard --help", "≤ 0.3 s", took, "s", took / bare, took <= 0.3),
+        Row(
+            "9 tasks of 1 s by an agent command, start to landed",
+            "≤ 5 s",
+            run_took,
+            "s",
+            None,
+            run_took <= 5.0,
+        ),
+        Row(
+            "pushes for them",
+            "1",
+            finished.pushes,
+            "",
+            None,
+            (finished.landed, finished.pushes) == (TASKS, 1),
+        ),
+    ]
+
+
+def _help(command: tuple[str, ...]) -> float:
+    def once() -> float:
+        begun = time.perf_counter()
+        subprocess.run(
+            [*command, "--help"], cwd=ROOT, env=_environment(), check=True, stdout=subprocess.DEVNULL
+        )
+        return time.perf_counter() - begun
+
+    return min(once() for _ in range(7))
+
+
+def _nine_tasks() -> tuple[float, RunFinished]:
+    """A run of tasks that each take a second; gives how long the command took, and its last event."""
+    with tempfile.TemporaryDirectory(prefix="taskyard-bench-") as folder:
+        agent = Path(folder) / "agent.py"
+        agent.write_text(AGENT)
+        rows = "".join(
+            f"| T{n} | Write T{n}.txt | [ ] | | `test -f T{n}.txt` |\n" for n in range(1, TASKS + 1)
+        )
+        settings = (
+            '[roles.planner]\nkind = "none"\n[roles.judge]\nkind = "none"\n'
+            f'[roles.implementer]\nkind = "command"\ncommand = ["{sys.executable}", "{agent}"]\n'
+        )
+        header = "| ID | Scope | Status | Branch | Verification |\n| --- | --- | --- | --- | --- |\n"
+        project = make_sample_repository(
+            Path(folder) / "project", {"tasks/board.md": header + rows, "taskyard.toml": settings}
+        )
+        begun = time.perf_counter()
+        done = subprocess.run(
+            [*COMMAND, "run", "--json"],
+            cwd=project.path,
+            env=_environment(folder),
+            check=True,
+            capture_output=True,
+        )
+        took = time.perf_counter() - begun
+        finished = decode(done.stdout.splitlines()[-1])
+    assert isinstance(finished, RunFinished)
+    return took, finished
+
+
+def _environment(state: str = "") -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TASKYARD_", "GIT_"))}
+    return {**clean, "PYTHONPATH": str(ROOT), **({"XDG_STATE_HOME": state} if state else {})}
