@@ -76,12 +76,15 @@ def _opening_a_million(folder: Path) -> Row:
         lambda c: c.execute("INSERT INTO bodies SELECT id, zeroblob(300) FROM entries").fetchall()
     ).result()
     database.close()
-    start = time.perf_counter()
-    cache = ResultCache(path, max_entries=2_000_000)
-    entries = cache.stats().entries
-    cache.get(CacheKey("judge", "T1", digest(1), "model"))
-    taken = (time.perf_counter() - start) * 1000
-    cache.close()
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        cache = ResultCache(path, max_entries=2_000_000)
+        entries = cache.stats().entries
+        cache.get(CacheKey("judge", "T1", digest(1), "model"))
+        times.append((time.perf_counter() - start) * 1000)
+        cache.close()
+    taken = statistics.median(times)
     return Row(
         "open 1,000,000 entries, first get", "≤ 100", taken, "ms", None, entries == 1_000_000 and taken <= 100
     )

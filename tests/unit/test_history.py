@@ -295,6 +295,39 @@ def test_the_live_store_does_not_grow_with_what_passed_through(
     assert 10**7 < late.resident < 10**9
 
 
+ADD_AND_PRUNE = """
+import sys
+from pathlib import Path
+from engine.model import TaskState
+from engine.store.history import HistoryPruner, PrunePolicy, TaskHistory
+from engine.store.state_db import open_state
+folder, name = Path(sys.argv[1]), sys.argv[2]
+database = open_state(folder / "state.db")
+policy = PrunePolicy(archive_dir=folder / "archive", max_entries=20, max_age=1e12)
+history = HistoryPruner(database, policy)
+for n in range(150):
+    entry = TaskHistory(id=f"{name}/{n}", run=name, task="T", status=TaskState.LANDED, started=1.0, ended=float(n))
+    history.add(entry).result()
+history.prune()
+assert not history.stats().problem, history.stats().problem
+database.close()
+"""
+
+
+def test_two_processes_prune_one_history_and_archive_each_entry_once(tmp_path: Path, clock: Clock) -> None:
+    command = [sys.executable, "-c", ADD_AND_PRUNE, str(tmp_path)]
+    children = [subprocess.Popen([*command, name], cwd=Path(__file__).parents[2]) for name in ("a", "b")]
+    assert [child.wait(timeout=50) for child in children] == [0, 0]
+    database = open_state(tmp_path / "state.db")
+    history = HistoryPruner(database, policy(tmp_path, max_entries=20, max_age=1e12), clock=clock)
+    live = ids(history.recent(limit=1000))
+    assert len(live) <= 18
+    everything = sorted(ids(history.archive.entries()) + live)
+    assert everything == sorted(f"{name}/{n}" for name in ("a", "b") for n in range(150))
+    assert history.stats().archived == 300 - len(live)
+    database.close()
+
+
 # kill -9 in the middle of a pruning
 
 PRUNE = """
