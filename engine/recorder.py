@@ -17,7 +17,7 @@ from engine.state import RunState
 from engine.store.history import HistoryPruner, TaskHistory
 from engine.store.journal import Journal
 
-CYCLE_EVENTS = 20_000
+CYCLE_EVENTS = 10_000
 
 
 class JournalSink:

@@ -51,6 +51,7 @@ MAX_TRAINS = 50
 MAX_BATCHES = 50
 MAX_UNANSWERED = 10
 MAX_LESSONS = 50
+MAX_DETAILED = 500
 
 
 class StageSpan(msgspec.Struct, frozen=True):
@@ -304,8 +305,15 @@ class RunState:
         )
 
     def begin_cycle(self) -> Snapshot:
-        """Count the cycle that the journal now begins, and give the compact state that opens it."""
+        """Count the cycle that the journal now begins, and give the compact state that opens it.
+
+        Of ended tasks only the newest keep their details: the older events are in the archive, where a replay finds
+        them, and neither the journal nor the memory may grow with all that ever ended.
+        """
         self._run = replace(self._run, cycle=self._run.cycle + 1)
+        ended = sorted((v for v in self._tasks.values() if v.state.ended), key=lambda v: v.ended or 0.0)
+        for view in ended[:-MAX_DETAILED]:
+            self._tasks[view.id] = replace(view, **_NO_DETAILS)
         return self.snapshot()
 
     def view(self, task_id: str) -> TaskView:
@@ -809,6 +817,10 @@ def _bound(items: dict[Any, _V], limit: int, may_go: Callable[[_V], bool]) -> No
             del items[key]
 
 
+_NO_DETAILS: dict[str, Any] = {
+    "plan": None, "change": None, "verification": None, "verdict": None, "lessons": (), "feedback": "", "worktree": "",
+    "spans": (), "calls": (),
+}  # fmt: skip
 _GAUGES = ("results", "templates", "lessons", "history", "limiters", "queues")
 _RUN_FIELDS = (
     "run",
