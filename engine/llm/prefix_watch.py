@@ -42,15 +42,15 @@ class PrefixWatch:
         )
 
     def answered(self, request: ModelRequest, expected: Prefix | None, usage: Usage) -> None:
-        """Report, once for each prefix, that what was in the cache a moment ago was not read from it."""
+        """Report, once for each model, that what was in the cache a moment ago was not read from it."""
         if (
             expected is None
             or usage.cache_read
             or expected.size < _MINIMUM_BYTES
-            or expected.digest in self._unread
+            or request.model in self._unread
         ):
             return
-        self._unread.add(expected.digest)
+        self._unread.add(request.model)
         self._notice(
             f"the service read nothing of a prompt prefix of {expected.size // 1000} kB that it was given before"
             f" ({request.role} on {request.model}): it may not cache, or have dropped the entry early"

@@ -346,8 +346,9 @@ async def test_a_service_that_keeps_nothing_is_reported_once(connect: Connect) -
     async with RawServer() as server:
         server.answers(sse("hello"))
         client = connect(server.url, notice=told.append)
-        for _ in range(3):
-            await client.call(shared("T1"))
+        for text in ("one", "one", "two", "two"):
+            context = Text(text * 10_000, cache="5m")
+            await client.call(request(role=Role.JUDGE if text == "one" else Role.PLANNER, system=(context,)))
     (notice,) = told
     assert "read nothing" in notice
 
