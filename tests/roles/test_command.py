@@ -1,0 +1,225 @@
+"""Agent commands: real scripts that speak as claude, codex and opencode do, or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import StageFailedError
+from engine.model import Plan, Usage, Verdict
+from engine.process import child_environment
+from engine.roles.command import AgentReport, read_json, run_agent
+
+SAID = Path(__file__).parent / "said"
+"""What the tools print: `claude -p --output-format stream-json --verbose`, `codex exec --json`, and
+`opencode run --format json`; shortened."""
+
+Play = Callable[..., Awaitable[tuple[AgentReport, list[str]]]]
+
+
+def said(name: str) -> str:
+    return (SAID / f"{name}.jsonl").read_text()
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    """Run a shell script as an agent; `says` is what it prints. Gives its report and its progress lines."""
+
+    async def run(script: str = 'cat "$(dirname "$0")/said"', *, says: str = "", **options: Any) -> Any:
+        agent = tmp_path / "agent"
+        agent.write_text(f"#!/bin/sh\n{script}\n")
+        agent.chmod(agent.stat().st_mode | stat.S_IXUSR)
+        (tmp_path / "said").write_text(says.lstrip("\n"))
+        tree = tmp_path / "tree"
+        tree.mkdir(exist_ok=True)
+        lines: list[str] = []
+        given: dict[str, Any] = {
+            "cwd": tree,
+            "env": child_environment(os.environ, "r1"),
+            "log": tmp_path / "agent.log",
+            "timeout": 20.0,
+            "idle_timeout": 10.0,
+            "progress": lines.append,
+        }
+        prompt = options.pop("prompt", "Do it.")
+        return await run_agent([str(agent)], prompt, **(given | options)), lines
+
+    return run
+
+
+async def test_the_prompt_comes_on_stdin_and_the_work_is_done_in_the_tree(play: Play, tmp_path: Path) -> None:
+    prompt = "Do it: 世界 \ud800\n" + "x" * 300_000
+    report, _ = await play("pwd; wc -c; cat > ignored", prompt=prompt)
+    where, size = report.text.split("\n")
+    assert Path(where).resolve() == (tmp_path / "tree").resolve()
+    assert int(size) == len(prompt.encode("utf-8", "replace"))
+
+
+async def test_claude_is_understood(play: Play) -> None:
+    report, lines = await play(says=said("claude"))
+    assert report == AgentReport(
+        "Doubled x.\n\nThe tests pass.",
+        Usage(input=12, output=78, cache_read=5600, cache_write_5m=340),
+        0.0421,
+        "",
+    )
+    assert report.summary == "The tests pass."
+    assert lines == ["I will look first.", "Edit src/a.py"]
+
+
+async def test_claudes_error_is_a_complaint(play: Play) -> None:
+    report, _ = await play(says=said("claude_failed"))
+    assert report.complaint == "the agent reports an error: Invalid API key · Please run /login"
+
+
+async def test_codex_is_understood(play: Play) -> None:
+    report, lines = await play(says=said("codex"))
+    assert report == AgentReport("Doubled x.", Usage(input=315, output=122, cache_read=24448), None, "")
+    assert lines == ["$ bash -lc ls", "$ bash -lc ls", "Doubled x."]
+
+
+async def test_codexs_error_is_a_complaint(play: Play) -> None:
+    report, _ = await play('cat "$(dirname "$0")/said"; exit 1', says=said("codex_failed"))
+    assert report.complaint == "the agent reports an error: You have hit your usage limit."
+
+
+async def test_opencode_is_understood(play: Play) -> None:
+    report, lines = await play(says=said("opencode"))
+    assert report.text == "Doubled x."
+    assert report.usage == Usage(input=700, output=12, cache_read=21515, cache_write_5m=7)
+    assert report.usd == pytest.approx(0.003)
+    assert lines == ["bash echo hi", "Doubled x."]
+
+
+async def test_opencodes_error_is_a_complaint(play: Play) -> None:
+    report, _ = await play(says=said("opencode_failed"))
+    assert report.complaint == "the agent reports an error: Rate limit exceeded"
+
+
+async def test_plain_words_are_progress_and_their_last_paragraph_is_the_summary(play: Play) -> None:
+    says = "Reading files\n\x1b[32mEditing a.py\x1b[0m\n\n  Doubled x.\nTests pass.\n\n"
+    report, lines = await play(says=says)
+    assert lines == ["Reading files", "Editing a.py", "Doubled x.", "Tests pass."]
+    assert report.summary == "Doubled x.\nTests pass."
+    assert (report.usage, report.usd, report.complaint) == (Usage(), None, "")
+
+
+async def test_a_summary_is_never_a_whole_log(play: Play) -> None:
+    report, _ = await play("yes words | head -c 50000")
+    assert len(report.text) > 40_000
+    assert len(report.summary) <= 1_000
+
+
+async def test_json_of_no_known_tool_and_broken_lines_are_no_error(play: Play) -> None:
+    odd = [
+        '{"type":"result"',
+        '{"type":"text","part":7}',
+        "[1,2]",
+        '{"type":"assistant","message":{"content":"text"}}',
+        "{}",
+        "Done.",
+    ]
+    report, lines = await play(says="\n".join(odd))
+    assert report.complaint == ""
+    assert lines == ['{"type":"result"', "[1,2]", "Done."]
+
+
+async def test_a_bad_status_is_a_complaint_with_the_last_line(play: Play) -> None:
+    report, _ = await play("echo starting; echo 'no credits left' >&2; exit 7")
+    assert report.complaint.endswith("agent ended with status 7: no credits left")
+    silent, _ = await play("exit 3")
+    assert silent.complaint.endswith("agent ended with status 3: no output")
+
+
+async def test_an_agent_that_cannot_start_fails_the_attempt_by_name(tmp_path: Path) -> None:
+    with pytest.raises(StageFailedError, match="no-such-agent") as caught:
+        await run_agent(
+            ["no-such-agent"],
+            "Do it.",
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin"},
+            log=tmp_path / "log",
+            timeout=5.0,
+            idle_timeout=None,
+            progress=lambda line: None,
+        )
+    assert caught.value.failure_type == "command_missing"
+    assert "PATH" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [({"timeout": 0.3}, "ran for more than 0 s"), ({"idle_timeout": 0.3}, "was silent for more than 0 s")],
+)
+async def test_an_agent_that_overruns_is_ended_and_the_next_try_hears_of_it(
+    play: Play, limits: dict[str, float], words: str
+) -> None:
+    with pytest.raises(StageFailedError, match=words) as caught:
+        await play("sleep 60", **limits)
+    assert caught.value.failure_type == "timeout"
+    assert "smaller steps" in caught.value.feedback
+
+
+async def test_an_agent_gets_no_secret(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
+    report, _ = await play("env", env=child_environment(os.environ, "r1"))
+    assert "sk-ant-secret" not in report.text
+
+
+# JSON in an agent's words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"approved": true, "reason": "fine"}',
+        'Here it is:\n```json\n{"approved": true, "reason": "fine"}\n```\nDone.',
+        'First {"approved": false, "reason": "draft"} then {"approved": true, "reason": "fine"}',
+        '{"approved": true, "reason": "fine"} and { a brace } and {"other": 1}',
+        'A set {1, 2} and {"approved": true, "reason": "fine", "findings": []}',
+    ],
+)
+def test_the_last_object_that_fits_is_the_answer(text: str) -> None:
+    assert read_json(text, Verdict, "Judge") == Verdict(True, "fine")
+
+
+def test_braces_inside_of_texts_and_deep_objects_are_no_trouble() -> None:
+    verdict = Verdict(False, 'use "{x}" not }{ here', ("if (a) { b }", "}}}"))
+    text = f"Verdict: {msgspec.json.encode(verdict).decode()} ok"
+    assert read_json(text, Verdict, "Judge") == verdict
+    deep = '{"approved": true, "reason": "r", "extra": {"a": {"b": {"c": [{"d": 1}]}}}}'
+    assert read_json(deep, Verdict, "Judge") == Verdict(True, "r")
+
+
+def test_an_object_without_any_of_the_fields_is_no_plan() -> None:
+    with pytest.raises(StageFailedError):
+        read_json('{"level": "info", "msg": "done"}', Plan, "Planner")
+    assert read_json('{"steps": ["one"]} {"level": "info"}', Plan, "Planner") == Plan(("one",))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no json", "{", "{" * 5_000, '{"a": ' * 3_000, '{"approved": "yes"}', "[true]"]
+)
+def test_words_without_the_answer_fail_the_attempt_and_are_fed_back(text: str) -> None:
+    with pytest.raises(StageFailedError, match="Judge command did not answer") as caught:
+        read_json(text, Verdict, "Judge")
+    assert caught.value.failure_type == "bad_answer"
+    assert text[-100:] in caught.value.feedback or not text
+
+
+@given(st.text(), st.text(), st.booleans(), st.text(), st.lists(st.text(), max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_an_answer_is_found_among_any_words(
+    before: str, after: str, approved: bool, reason: str, findings: list[str]
+) -> None:
+    verdict = Verdict(approved, reason, tuple(findings))
+    words = f"{before.replace('{', '(')}{msgspec.json.encode(verdict).decode()}{after.replace('{', '(')}"
+    assert read_json(words, Verdict, "Judge") == verdict
