@@ -80,57 +80,59 @@ def sparkline(values: Sequence[float], tone: str = "accent") -> Line:
 
 
 def wrapped(content: str, cells: int, tone: str = "text", indent: str = "") -> list[Line]:
-    """Prose in lines of at most `cells` cells, broken between words where there are any."""
-    lines: list[Line] = []
+    """Prose in lines of at most `cells` cells, each after `indent`, broken between words where that can be."""
     room = max(8, cells - cell_len(indent))
-    for paragraph in content.split("\n"):
-        current = ""
-        for word in paragraph.split(" "):
-            for piece in _pieces(word, room):
-                candidate = f"{current} {piece}" if current else piece
-                if current and cell_len(candidate) > room:
-                    lines.append(((indent + current, tone),))
-                    candidate = piece
-                current = candidate
-        lines.append(((indent + current, tone),) if current else BLANK)
-    return lines
+    return [
+        ((indent + row, tone),) if row else BLANK
+        for paragraph in content.split("\n")
+        for row in _rows(paragraph, room, room)
+    ]
 
 
 def hard_wrapped(line: Line, cells: int) -> list[Line]:
-    """The line broken at the cell where it would leave the screen: nothing of it is lost."""
+    """The line in rows of at most `cells` cells. Nothing of it is lost, but blanks where it breaks between words."""
     if width(line) <= cells:
         return [line]
     rows: list[Line] = []
     row: list[Span] = []
     room = cells
     for content, tone in line:
-        for piece in _pieces(content, room, cells):
-            length = cell_len(piece)
-            if length > room:
+        for number, piece in enumerate(_rows(content, room, cells)):
+            if number:
                 rows.append(tuple(row))
                 row, room = [], cells
             row.append((piece, tone))
-            room -= length
+            room -= cell_len(piece)
     return [*rows, tuple(row)]
 
 
-def _pieces(content: str, first: int, then: int | None = None) -> Iterable[str]:
-    """The text in pieces of at most `first` cells, and `then` for the later ones."""
+def _rows(content: str, first: int, then: int) -> list[str]:
+    """The text cut into rows: the first of at most `first` cells, later ones of `then`; between words if possible."""
+    rows = []
     room = first
     while cell_len(content) > room:
-        end = 0
-        used = 0
-        for char in content:
-            used += cell_len(char)
-            if used > room:
-                break
-            end += 1
-        if end:
-            yield content[:end]
-            content = content[end:]
-        elif room == (then or first):
-            yield "�"
+        end = _fitting(content, room)
+        space = content.rfind(" ", 0, end + 1)
+        if space > 0 and content[:space].strip() and (space * 2 >= end or room < then):
+            rows.append(content[:space])
+            content = content[space + 1 :]
+        elif end == 0 and room == then:
+            rows.append("\ufffd")  # not even one character fits
             content = content[1:]
-        room = then or first
-    if content:
-        yield content
+        elif room < then:
+            rows.append("")
+        else:
+            rows.append(content[:end])
+            content = content[end:]
+        room = then
+    return [*rows, content]
+
+
+def _fitting(content: str, cells: int) -> int:
+    """How many characters from the start fit."""
+    used = 0
+    for index, char in enumerate(content):
+        used += cell_len(char)
+        if used > cells:
+            return index
+    return len(content)

@@ -8,7 +8,7 @@ from engine.model import TaskState, Usage
 from engine.state import CallView, StageSpan, TaskView
 from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, text, wrapped
-from tui.plain import count, duration, thousands
+from tui.plain import count, duration, money, thousands
 from tui.rows import look_of
 
 
@@ -211,8 +211,8 @@ def _usage_lines(usage: Usage) -> list[Line]:
 
 
 def _call_line(call: CallView) -> Line:
-    cost = dollars(call.usd) if call.usd is not None else "?" if call.source else ""
-    saved = dollars(call.usd_saved) if call.usd_saved else ""
+    cost = money(call.usd) if call.usd is not None else "?" if call.source else ""
+    saved = money(call.usd_saved) if call.usd_saved else ""
     usage = call.usage
     spans = [
         (f"{call.attempt:>3}  ", "muted"),

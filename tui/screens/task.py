@@ -177,12 +177,19 @@ class TaskScreen(FrameScreen):
         if not view.calls:
             self._write([text("no model call yet", "muted")])
             return
-        index = len(view.calls) - 1 if self._item is None else min(self._item, len(view.calls) - 1)
+        index = self._call_index(view)
         call = view.calls[index]
         wanted = (call.record or call.id, self._width)
         if wanted != self._record_of:
             self._record_of = wanted
             self.run_worker(self._read_record(call, index, len(view.calls)), exclusive=True, group="body")
+
+    def _call_index(self, view: TaskView) -> int:
+        """The call to show: the newest with an answer, until somebody turns to another."""
+        last = len(view.calls) - 1
+        if self._item is not None:
+            return min(self._item, last)
+        return next((n for n in range(last, -1, -1) if view.calls[n].record), last)
 
     async def _read_record(self, call: CallView, index: int, total: int) -> None:
         head = (
@@ -269,7 +276,7 @@ class TaskScreen(FrameScreen):
         prompt = SECTIONS[self._section] == "Prompt"
         total = len(self._view.calls) if prompt else len(self._logs())
         if total:
-            now = total - 1 if self._item is None else min(self._item, total - 1)
+            now = self._call_index(self._view) if prompt else self._log_index(total)
             self._item = min(total - 1, max(0, now + step))
             self.show(self.dashboard.frame)
 
@@ -298,8 +305,7 @@ class TaskScreen(FrameScreen):
         if name == "Log" and self._tail is not None:
             self.dashboard.page(self._tail.path)
         elif name == "Prompt" and view is not None and view.calls:
-            index = len(view.calls) - 1 if self._item is None else min(self._item, len(view.calls) - 1)
-            record = view.calls[index].record
+            record = view.calls[self._call_index(view)].record
             self.dashboard.page(Path(record) if record else self._plain())
         else:
             self.dashboard.page(self._plain())
@@ -338,4 +344,6 @@ class TaskScreen(FrameScreen):
 
 def log_of(view: TaskView, span: StageSpan) -> str:
     """The path of a stage's log; while it runs, where it is being written."""
+    if span.ended is None and view.logs and span.attempt == view.attempt:
+        return str(Path(view.logs) / f"{span.stage}.log")
     return span.log

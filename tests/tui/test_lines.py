@@ -1,0 +1,105 @@
+"""Lines, cutting and wrapping by cells, and text that must not do anything."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from tui.format import dollars, fit, safe_lines, safe_text
+from tui.line import bar, cut_line, hard_wrapped, sparkline, spread, text, width, wrapped
+
+_NASTY = st.text(
+    alphabet=st.one_of(
+        st.characters(),
+        st.sampled_from(
+            ["\x1b", "[", "]", "/", "\r", "\n", "\t", "\x9b", "漢", "👩", "\u200d", "💻", "\u202e"]
+        ),
+    ),
+    max_size=80,
+)
+
+
+@given(_NASTY)
+def test_safe_text_holds_nothing_that_moves_the_cursor(content: str) -> None:
+    shown = safe_text(content)
+    assert all(c.isprintable() or c in "\u200c\u200d" for c in shown)
+    assert len(shown) <= 400
+
+
+@given(_NASTY)
+def test_safe_lines_hold_nothing_that_moves_the_cursor(content: str) -> None:
+    assert all(c.isprintable() or c in "\u200c\u200d" for line in safe_lines(content) for c in line)
+
+
+def test_markup_is_shown_as_it_stands() -> None:
+    assert safe_text("[/] [red]list[int][/red]") == "[/] [red]list[int][/red]"
+
+
+def test_escape_sequences_go_whole() -> None:
+    assert safe_text("a\x1b[31mred\x1b[0m b\x1b]0;title\x07c\x1b[2J") == "ared bc"
+    assert safe_lines("one\x1b[1mtwo\nthree") == ["onetwo", "three"]
+
+
+def test_a_progress_bar_leaves_its_last_state() -> None:
+    assert safe_lines("10%\r50%\r100%\r\ndone\n") == ["100%", "done"]
+
+
+def test_tabs_keep_columns() -> None:
+    assert safe_lines("a\tb") == ["a   b"]
+
+
+@given(_NASTY, st.integers(min_value=1, max_value=60), st.booleans())
+def test_fit_gives_exactly_the_cells_asked_for(content: str, cells: int, right: bool) -> None:
+    assert cell_len(fit(safe_text(content), cells, right=right)) == cells
+
+
+def test_fit_cuts_wide_characters_without_halving_them() -> None:
+    assert fit("漢字漢字", 6) == "漢字 …"
+    assert fit("👩‍💻 works", 4) == "👩‍💻 …"
+
+
+@given(_NASTY, _NASTY, st.integers(min_value=1, max_value=60))
+def test_a_cut_line_never_leaves_its_cells(first: str, second: str, cells: int) -> None:
+    line = (*text(safe_text(first)), *text(safe_text(second), "bad"))
+    assert width(cut_line(line, cells)) <= cells
+
+
+@given(_NASTY, _NASTY, st.integers(min_value=2, max_value=40))
+def test_wrapping_loses_nothing_but_blanks(first: str, second: str, cells: int) -> None:
+    line = (*text(safe_text(first)), *text(safe_text(second), "bad"))
+    rows = hard_wrapped(line, cells)
+    assert all(width(row) <= cells for row in rows)
+    told = "".join(content for row in rows for content, _ in row)
+    expected = "".join(content for content, _ in line)
+    assert told.replace(" ", "") == expected.replace(" ", "")
+
+
+def test_prose_breaks_between_words() -> None:
+    assert [row[0][0] for row in wrapped("one two three four", 9, indent="")] == ["one two", "three", "four"]
+
+
+def test_a_word_longer_than_the_line_is_broken() -> None:
+    rows = [row[0][0] for row in wrapped("x" * 20, 10)]
+    assert rows == ["x" * 10, "x" * 10]
+
+
+def test_spread_leaves_the_right_part_out_when_there_is_no_room() -> None:
+    assert width(spread(text("left"), text("right"), 20)) == 20
+    assert spread(text("left"), text("right"), 8) == text("left")
+
+
+def test_a_bar_is_full_only_when_all_is_done() -> None:
+    assert bar(0.999, 10)[0][0] == "▰" * 9
+    assert bar(0.001, 10)[0][0] == "▰"
+    assert bar(1.0, 10)[0][0] == "▰" * 10
+    assert bar(None, 10)[0][0] == ""
+
+
+def test_a_sparkline_of_nothing_is_flat() -> None:
+    assert sparkline([0, 0]) == (("▁▁", "faint"),)
+    assert sparkline([0, 4])[0][0] == "▁█"
+
+
+def test_small_sums_are_not_nothing() -> None:
+    assert [dollars(usd) for usd in (0.0, 0.001, 0.05, 1234.5)] == ["$0.00", "<$0.01", "$0.05", "$1,234.50"]
