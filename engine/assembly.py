@@ -93,8 +93,17 @@ class Parts:
                 self._notice("info", f"prompt {name} was edited and is in use")
             for problem in refreshed.problems:
                 self._notice("error", f"a prompt was edited but cannot be used: {problem}")
+            self._send_batches()
             self.gauges.measure()
             await asyncio.sleep(MEASURE_EVERY)
+
+    def _send_batches(self) -> None:
+        """Let the queued requests leave when every task that runs is waiting among them: nobody else can join."""
+        if self.batcher is None:
+            return
+        queued, state = self.batcher.figures.queued, self.bus.state
+        if queued and state.count(TaskState.RUNNING) <= queued and not state.count(TaskState.QUEUED):
+            self.batcher.depart()
 
     def _notice(self, level: ev.NoticeLevel, text: str) -> None:
         self.bus.emit(ev.Noticed(at=self.bus.clock(), level=level, text=text))

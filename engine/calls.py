@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -65,10 +66,12 @@ class ModelCalls:
         base_tree: str,
         records: Path,
         on_progress: Callable[[Progress], None] | None = None,
+        aside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> ModelAnswer:
         """Give the answer to the request, from the cache if these very inputs were answered before.
 
-        `base_tree` is the tree the attempt works over, `records` the folder for the exact prompt and answer.
+        `base_tree` is the tree the attempt works over, `records` the folder for the exact prompt and answer; `aside`
+        surrounds the wait for a batch, which needs no slot.
         Raises LLMError or BudgetReachedError.
         """
         call = self._new_id()
@@ -87,7 +90,7 @@ class ModelCalls:
         )
 
         async def compute() -> Computed:
-            answer = await self._call(attempt, request, call, on_progress)
+            answer = await self._call(attempt, request, call, on_progress, aside)
             cost = self._model_client().cost_of(answer)
             return Computed(
                 msgspec.json.encode(answer),
@@ -111,6 +114,7 @@ class ModelCalls:
         request: ModelRequest,
         call: str,
         on_progress: Callable[[Progress], None] | None,
+        aside: Callable[[], AbstractAsyncContextManager[None]],
     ) -> ModelAnswer:
         task, bus = attempt.task.id, self._bus
         batches = self._batches if request.lane is Lane.ECONOMY else None
@@ -141,7 +145,8 @@ class ModelCalls:
         )
         try:
             if batches is not None:
-                return await batches.submit(request, on_failure=failed)
+                async with aside():
+                    return await batches.submit(request, on_failure=failed)
             return await self._model_client().call(request, on_progress=on_progress, on_failure=failed)
         except BudgetReachedError as error:
             bus.emit(

@@ -210,7 +210,7 @@ class Dispatcher(Generic[R]):
 
     def _pump(self) -> None:
         """Start the best of what is ready while there is room."""
-        while not self._paused and self._holding < self._limit:
+        while self._holding < self._limit:
             entry = self._best()
             if entry is None:
                 return
@@ -241,8 +241,9 @@ class Dispatcher(Generic[R]):
     def _is_current(self, item: tuple[bool, int, int, int, str]) -> bool:
         entry = self._entries[item[-1]]
         wants = entry.progress is Progress.QUEUED or (entry.waker is not None and not entry.holds)
-        # Draining starts nothing new, but what has begun may go on to its end.
-        return wants and entry.generation == item[3] and not (self._draining and entry.waker is None)
+        # Pausing and draining start nothing new, but what has begun may go on to its end.
+        held_back = (self._paused or self._draining) and entry.waker is None
+        return wants and entry.generation == item[3] and not held_back
 
     def _hold(self, entry: _Entry[R]) -> None:
         entry.holds = True

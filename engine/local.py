@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,9 +16,10 @@ from engine import events as ev
 from engine.activities import Attempt, Recalled
 from engine.bus import Bus
 from engine.calls import ModelCalls
+from engine.dispatch import Slot
 from engine.errors import GitError, StageFailedError
 from engine.events import Event
-from engine.git.names import slug
+from engine.git.names import branch_of, slug
 from engine.git.repository import Repository
 from engine.git.worktrees import Worktree, Worktrees
 from engine.llm.budget import Budget
@@ -39,19 +41,20 @@ from engine.process import child_environment
 from engine.roles.answers import Edits
 from engine.roles.command import AgentReport, read_json, run_agent
 from engine.roles.implementer import apply_edits, run_tool_loop
-from engine.roles.requests import Requests, SourceFile, role_settings
+from engine.roles.requests import Requests, role_settings
+from engine.roles.sources import read_sources
 from engine.roles.tools import Tools
 from engine.roles.verifier import describe, report, verify
-from engine.roles.workspace import RefusedError, Workspace
+from engine.roles.workspace import Workspace
 from engine.settings import Settings
 from engine.state import TaskView
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
 from engine.store.lessons import LessonStore
 
-MAX_SOURCE_CHARS = 150_000
 LESSONS_GIVEN = 4
 LESSON_CHARS = 2_400
 PROGRESS_EVERY = 0.25
+MAX_OPEN = 64
 
 
 class LandingSide(msgspec.Struct, frozen=True):
@@ -108,6 +111,7 @@ class LocalActivities:
         self._new_id = new_id
         self._open: dict[str, Worktree] = {}
         self._progressed: dict[str, float] = {}
+        self._slots: dict[str, Slot] = {}
         self._recalled: set[str] = set()
 
     # Events
@@ -144,18 +148,18 @@ class LocalActivities:
         self._recalled.discard(task.id)
         lessons = await asyncio.to_thread(self._choose_lessons, task)
         base = self._landing.tip()
-        worktree = await self._worktrees.create(task.id, base)
-        self._open[task.id] = worktree
-        attempt = Attempt(task, number, worktree.branch, base, str(worktree.path), lessons, feedback)
+        self._open.pop(task.id, None)
+        path = self._worktrees.path_of(task.id)
+        attempt = Attempt(task, number, branch_of(task.id), base, str(path), lessons, feedback)
         # The journal keeps order: whatever must not be lost of this attempt comes after this, and brings it along.
         self.emit(
             ev.AttemptStarted(
                 at=self.now(),
                 task=task.id,
                 attempt=number,
-                branch=worktree.branch,
+                branch=attempt.branch,
                 base=base,
-                worktree=str(worktree.path),
+                worktree=attempt.worktree,
                 logs=str(self._folder(attempt)),
                 lessons=lessons,
             )
@@ -163,9 +167,17 @@ class LocalActivities:
         return attempt
 
     async def reopen(self, attempt: Attempt, change: Change | None) -> None:
-        at = change.commit if change is not None else attempt.base
-        made = await self._worktrees.create(attempt.task.id, at)
-        self._open[attempt.task.id] = replace(made, base=attempt.base)
+        self._open.pop(attempt.task.id, None)
+        if change is not None:
+            made = await self._worktrees.create(attempt.task.id, change.commit)
+            self._open[attempt.task.id] = replace(made, base=attempt.base)
+
+    async def _worktree(self, attempt: Attempt) -> Worktree:
+        """Give the attempt's worktree, made when something needs its files: many tasks may only be waiting."""
+        made = self._open.get(attempt.task.id)
+        if made is None:
+            made = self._open[attempt.task.id] = await self._worktrees.create(attempt.task.id, attempt.base)
+        return made
 
     def _choose_lessons(self, task: Task) -> tuple[LessonGiven, ...]:
         found = self._lessons.for_task(
@@ -177,12 +189,32 @@ class LocalActivities:
         )
         return tuple(LessonGiven(lesson.id, lesson.brief()) for lesson in found)
 
+    # Slots
+
+    def lend(self, task_id: str, slot: Slot) -> None:
+        """Let the task's slot be given back while it waits for a batch."""
+        self._slots[task_id] = slot
+
+    @asynccontextmanager
+    async def _aside(self, task_id: str) -> AsyncIterator[None]:
+        """Give the slot to another task for a while, unless too many worktrees would be open side by side."""
+        slot = self._slots.get(task_id)
+        if slot is None or len(self._open) >= MAX_OPEN:
+            yield
+            return
+        slot.release()
+        try:
+            yield
+        finally:
+            await slot.acquire()
+
     # What earlier runs landed
 
     async def recall(self, task: Task) -> Recalled | None:
         return self._outcomes.recall(task)
 
     async def apply(self, attempt: Attempt, recalled: Recalled) -> Change:
+        await self._worktree(attempt)
         result = await self._repository.run(
             "apply",
             "--3way",
@@ -236,11 +268,13 @@ class LocalActivities:
             return await self._commit(attempt, said.summary, said.complaint)
         workspace = self._workspace(attempt)
         if self._requests.lane(attempt) is Lane.ECONOMY:
-            files = _sources(workspace, plan.files)
+            files = await read_sources(self._repository, attempt.base, plan.files)
             request = self._requests.economy_implementer(attempt, plan, command, files)
-            answer = await self._ask(attempt, Stage.IMPLEMENT, request)
-            summary = apply_edits(answer.decode(Edits), workspace)
+            edits = (await self._ask(attempt, Stage.IMPLEMENT, request)).decode(Edits)
+            await self._worktree(attempt)
+            summary = apply_edits(edits, workspace)
         else:
+            await self._worktree(attempt)
             request = self._requests.implementer(attempt, plan, command)
             summary = await run_tool_loop(
                 lambda asked: self._ask(attempt, Stage.IMPLEMENT, asked),
@@ -285,7 +319,7 @@ class LocalActivities:
         body = summary.strip() if summary.strip() != _first_line(summary) else ""
         try:
             change = await self._worktrees.commit(
-                self._open[task.id],
+                await self._worktree(attempt),
                 f"{title}\n\n{body}" if body else title,
                 {"Taskyard-Task": task.id, "Taskyard-Run": self._run},
             )
@@ -450,6 +484,7 @@ class LocalActivities:
             base_tree=tree,
             records=self._folder(attempt),
             on_progress=lambda progress: self._streamed(attempt, stage, progress),
+            aside=lambda: self._aside(attempt.task.id),
         )
 
     def _streamed(self, attempt: Attempt, stage: Stage, progress: Progress) -> None:
@@ -472,6 +507,7 @@ class LocalActivities:
         self, role: Role, stage: Stage, attempt: Attempt, plan: Plan, command: str | None, diff: str = ""
     ) -> AgentReport:
         settings = role_settings(self._settings.roles, role)
+        await self._worktree(attempt)
         said = await run_agent(
             settings.command,
             self._requests.agent_prompt(role, attempt, plan, command, diff),
@@ -498,21 +534,6 @@ class LocalActivities:
                 )
             )
         return said
-
-
-def _sources(workspace: Workspace, paths: Sequence[str]) -> tuple[SourceFile, ...]:
-    """Read the files a plan names, as many as fit; the model must not edit what it was not shown whole."""
-    files = []
-    left = MAX_SOURCE_CHARS
-    for path in dict.fromkeys(paths):
-        try:
-            text = workspace.read(path)
-        except RefusedError:
-            continue
-        if text is None or len(text) <= left:
-            files.append(SourceFile(path, text))
-            left -= len(text or "")
-    return tuple(files)
 
 
 def _first_line(text: str) -> str:

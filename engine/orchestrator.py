@@ -207,6 +207,7 @@ class Orchestrator:
 
     async def _work(self, task: Task, slot: Slot) -> None:
         """Bring one task from where it stands to the target; the dispatcher counts it done when it has landed."""
+        self._parts.activities.lend(task.id, slot)
         try:
             ready = self._waiting_to_land(task.id) or await self._run_task(task)
             while True:
@@ -305,10 +306,10 @@ class Orchestrator:
 
     def _train_urgency(self, queued: Collection[str]) -> Urgency:
         """How soon a train should leave: now when nothing else runs, soon when a task waits for nothing but these."""
-        dispatcher = self._dispatcher
-        if dispatcher.holding == 0 and (dispatcher.queued == 0 or dispatcher.mode != "running"):
-            return Urgency.NOW
         state = self._bus.state
+        starting = state.count(TaskState.QUEUED) if self._dispatcher.mode == "running" else 0
+        if state.count(TaskState.RUNNING) == 0 and starting == 0:
+            return Urgency.NOW
 
         def comes(name: str) -> bool:
             return name in queued or state.view(name).state is TaskState.LANDED

@@ -324,6 +324,10 @@ class RunState:
         """The view of one task, or None when the board has no such task."""
         return self._tasks.get(task_id)
 
+    def count(self, state: TaskState) -> int:
+        """How many tasks are in the state."""
+        return self._counts[state]
+
     @property
     def run(self) -> RunView:
         """The run as a whole."""

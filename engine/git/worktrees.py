@@ -68,13 +68,17 @@ class Worktrees:
         self._lock = asyncio.Lock()
         self._checkouts = asyncio.Semaphore(CHECKOUTS)
 
+    def path_of(self, task_id: str) -> Path:
+        """Give the place of a task's worktree, whether it is made yet or not."""
+        return self.root / slug(task_id)
+
     async def create(self, task_id: str, base: str) -> Worktree:
         """Make the task's worktree stand clean at the commit `base`, on the task's branch.
 
         Raises GitError when a branch of that name is somebody else's, or is checked out elsewhere.
         """
         branch = branch_of(task_id)
-        path = self.root / slug(task_id)
+        path = self.path_of(task_id)
         async with self._registering():
             known = {each.path: each.branch for each in await registered(self._repository)}
             elsewhere = [
