@@ -195,13 +195,14 @@ class ProgressLines:
 class EventPrinter:
     """Prints events from a thread of its own: with `lines` for people, without as one JSON object a line.
 
-    `closed` turns true when nobody reads the stream any more; `on_closed` is called then, once, from the thread.
+    `problem` is set when the stream takes no more (its reader has gone, the disk is full); `on_closed` is called then,
+    once, from the thread.
     """
 
     def __init__(
         self, stream: TextIO, lines: ProgressLines | None, *, on_closed: Callable[[], None] | None = None
     ) -> None:
-        self.closed = False
+        self.problem: Exception | None = None
         self._stream = stream
         self._lines = lines
         self._on_closed = on_closed
@@ -221,11 +222,11 @@ class EventPrinter:
 
     def _print_all(self) -> None:
         while (event := self._queue.get()) is not None:
-            if not self.closed:
+            if self.problem is None:
                 try:
                     self._write(event)
-                except (BrokenPipeError, ValueError):
-                    self.closed = True
+                except (OSError, ValueError) as error:
+                    self.problem = error
                     if self._on_closed is not None:
                         self._on_closed()
 

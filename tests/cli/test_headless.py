@@ -84,7 +84,7 @@ def test_a_reader_that_goes_away_is_told_once_and_the_run_is_not_disturbed() -> 
             printer.print(event)
         assert closed.wait(10)
         assert printer.close(10)
-        assert printer.closed
+        assert isinstance(printer.problem, BrokenPipeError)
         assert len(calls) == 1
 
 

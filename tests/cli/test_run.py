@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.events import RunFinished, TaskLanded, decode
+from engine.llm.simulator import Simulator
 from tests.cli.taskyard import PROGRAM, Said, taskyard
 from tests.sample_repository import SampleRepository
 
@@ -153,7 +155,11 @@ def test_a_whole_run_as_lines(repo: Repo) -> None:
     assert said.err == ""
     assert "3 tasks of tasks/board.md, 10 at a time; lands on taskyard/board, pushed to origin" in said.out
     assert "all landed: 3 of 3 landed, in 00:" in said.out
-    assert made.pushes("taskyard/board") == 2
+    pushes = made.pushes("taskyard/board")
+    assert (
+        2 <= pushes <= 3
+    )  # T3 waits for T1; whether T2 goes with the first depends on how busy the machine is
+    assert f"  git      {pushes} pushes in {pushes} trains for 3 tasks" in said.out
     landed = made.git("show", "taskyard/board:tasks/board.md", at=made.remote)
     assert landed + "\n" == BOARD.replace("[ ]", "[x]")
 
@@ -230,9 +236,82 @@ def test_a_reader_that_goes_away_stops_the_run(repo: Repo) -> None:
     assert processes_of(made.path.parent / "agent.py") == []
 
 
+def test_an_output_that_cannot_be_written_stops_the_run(repo: Repo) -> None:
+    made = project(repo, agent=SLOW)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "run", "--json"],
+            cwd=made.path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=30,
+        )
+    assert done.returncode == 1
+    assert b"taskyard: standard output cannot be written (" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_signal_before_the_run_has_begun(repo: Repo) -> None:
+    made = repo({"tasks/board.md": BOARD})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        running = subprocess.Popen(
+            [*PROGRAM, "run", "--headless"], cwd=made.path, env=environment(TASKYARD_LLM_BASE_URL=url)
+        )
+        silent.settimeout(30)
+        connection, _ = silent.accept()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(10) == 143
+        connection.close()
+    assert nothing_was_written(made.path)
+
+
+def test_a_second_run_of_the_same_board_is_refused(repo: Repo) -> None:
+    made = project(repo, agent=SLOW)
+    running = start("run", "--json", at=made.path)
+    assert running.stdout is not None
+    running.stdout.readline()
+    said = one_line(taskyard("run", "--headless", at=made.path))
+    assert said.startswith(f"process {running.pid} on ")
+    assert said.endswith("look on with: taskyard watch")
+    running.terminate()
+    running.communicate(timeout=20)
+    assert running.returncode == 143
+
+
+def test_a_budget_that_is_too_small_is_status_3(repo: Repo) -> None:
+    made = repo({"tasks/board.md": BOARD})
+    with Simulator() as simulator:
+        service = {"TASKYARD_LLM_BASE_URL": simulator.url}
+        said = taskyard("run", "--headless", "--budget", "0.0001", at=made.path, environ=service)
+        assert sum(simulator.stats().calls.values()) == 0
+    assert said.status == 3, said
+    assert "budget reached: $0.00 of $0.0001 spent" in said.out
+    assert "stopped at the budget: 0 of 3 landed" in said.out
+
+
+def test_names_with_spaces_and_other_letters(repo: Repo) -> None:
+    made = repo({"README.md": ""}, name="mein Lädchen 漢")
+    agent = made.path.parent / "agent.py"
+    agent.write_text(AGENT)
+    rows = BOARD.replace("T3", "T3 ü/x").replace("test -f T3 ü/x.txt", "true")
+    made.commit(
+        "Plan", {"Aufgaben/Brett eins.md": rows, "taskyard.toml": settings(f"{sys.executable} {agent}")}
+    )
+    made.git("push", "--quiet")
+    said = taskyard("run", "Aufgaben/Brett eins.md", "--headless", at=made.path)
+    assert said.status == 0, said
+    assert "3 tasks of Aufgaben/Brett eins.md" in said.out
+    assert "all landed: 3 of 3" in said.out
+
+
 def start(*args: str, at: Path) -> subprocess.Popen[bytes]:
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.Popen([*PROGRAM, *args], cwd=at, stdout=subprocess.PIPE, env=environ)
+    return subprocess.Popen([*PROGRAM, *args], cwd=at, stdout=subprocess.PIPE, env=environment())
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
 
 
 def processes_of(script: Path) -> list[str]:

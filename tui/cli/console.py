@@ -56,6 +56,8 @@ def on_terminal() -> bool:
 
 def tolerate_any_text() -> None:
     """Print a substitute for what the encoding of the output cannot show, instead of failing."""
+    if sys.stdout is None:  # closed by the shell: >&-
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

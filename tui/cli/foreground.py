@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from engine.bus import Bus
+from engine.errors import StoreError
 from engine.orchestrator import Orchestrator
 from engine.settings import Settings
 from tui.headless import EventPrinter, ProgressLines
@@ -44,8 +45,12 @@ async def run_and_print(settings: Settings, *, as_json: bool, environ: Mapping[s
             if not interruption.signal:
                 raise
             return interruption.exit_status
-    if printer.closed:
-        raise BrokenPipeError
+    if printer.problem is not None:
+        if isinstance(printer.problem, BrokenPipeError):
+            raise BrokenPipeError
+        raise StoreError(
+            f"standard output cannot be written ({printer.problem})", "the run was stopped; start it again"
+        )
     return interruption.exit_status if finished.status == "interrupted" else finished.exit_status
 
 
