@@ -34,6 +34,7 @@ from engine.errors import (
     RateLimitedError,
     RequestRejectedError,
     ServiceError,
+    SettingsError,
 )
 from engine.llm.budget import Budget
 from engine.llm.failures import exhausted_for, failure_of_status, safe_text
@@ -76,6 +77,7 @@ class ModelClient:
     `base_url` None means the SDK's own rules (ANTHROPIC_BASE_URL, a profile, the public service). Without an `api_key`,
     ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or a profile of the SDK serves; an endpoint on this machine needs none.
     `notice` is told, in words for a person, when a shared prompt prefix stops being read from the service's cache.
+    Raises SettingsError for a `base_url` that is no address.
     """
 
     def __init__(
@@ -185,12 +187,19 @@ class ModelClient:
         """
 
         async def models(sdk: anthropic.AsyncAnthropic) -> tuple[str, ...]:
-            return tuple([model.id async for model in sdk.models.list(limit=1000)])
+            found = getattr(await sdk.models.list(limit=1000), "data", None)
+            if not isinstance(found, list):  # a page of HTML with status 200, say
+                raise ServiceError(f"{self.endpoint} answered with something that is no answer", _UNREACHABLE)
+            return tuple(str(model.id) for model in found)
 
         try:
             return await self.ask(models)
-        except (RequestRejectedError, RateLimitedError, OverloadedError):
-            return ()  # it answers and takes the key, but does not list models, or not now
+        except (RateLimitedError, OverloadedError):
+            return ()  # it answers and takes the key, only not now
+        except RequestRejectedError as error:
+            if error.status in (404, 405):  # it answers, but does not list models
+                return ()
+            raise
 
     async def ask(
         self, operation: Callable[[anthropic.AsyncAnthropic], Awaitable[_T]], *, seconds: float | None = None
@@ -201,7 +210,12 @@ class ModelClient:
         """
         sdk = await self._sdk()
         async with self._typed_errors(self._deadlines.quick if seconds is None else seconds):
-            return await operation(sdk)
+            try:
+                return await operation(sdk)
+            except AttributeError as error:  # the SDK takes a page of HTML with status 200 for an object
+                raise ServiceError(
+                    f"{self.endpoint} answered with something that is no answer ({self.safe_text(error)})"
+                ) from None
 
     def safe_text(self, text: object) -> str:
         """Make a text of the service fit to show: one line, bounded, without the key."""
@@ -360,8 +374,17 @@ _UNREACHABLE = "check the network and [llm] base_url"
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the URL points at this machine."""
-    host = urlsplit(url).hostname or ""
+    """Whether the URL points at this machine. Raises SettingsError for one that is none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsError(
+            f"{url!r} is no address of a model service",
+            "give [llm] base_url as https://host or http://host:port",
+        )
+    host = parts.hostname
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -21,13 +21,14 @@ from engine.errors import (
     RateLimitedError,
     RequestRejectedError,
     ServiceError,
+    SettingsError,
     TruncatedError,
 )
 from engine.figures import LimiterFigures
 from engine.llm.budget import Budget
 from engine.llm.client import Deadlines, ModelClient, is_loopback
 from engine.llm.limiter import Limiter, Limiters
-from engine.llm.messages import ModelAnswer, Progress, Text, Thinking, Tool, ToolUse, json_schema
+from engine.llm.messages import ModelAnswer, Progress, Text, Thinking, Tool, json_schema
 from engine.llm.prefixes import PrefixLeader
 from engine.llm.retries import RetryPolicy
 from engine.llm.simulator import (
@@ -41,7 +42,7 @@ from engine.llm.simulator import (
     Turn,
     Verdict,
 )
-from engine.model import Role, Usage
+from engine.model import Role
 from engine.model import Verdict as JudgeVerdict
 from tests.llm.conftest import KEY, request
 from tests.llm.raw_server import RawServer, sse
@@ -509,6 +510,19 @@ async def test_an_endpoint_without_a_list_of_models_passes_the_check(connect: Co
         assert await connect(server.url).check() == ()
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [("text/html", "<html>Sign in</html>"), ("application/json", "{}"), ("application/json", "{")],
+)
+async def test_a_page_that_is_no_list_of_models_fails_the_check(
+    connect: Connect, kind: str, body: str
+) -> None:
+    async with RawServer() as server:
+        server.answers((200, kind, body))
+        with pytest.raises(ServiceError, match="no answer"):
+            await connect(server.url).check()
+
+
 async def test_without_a_key_the_error_says_what_to_set(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -560,7 +574,14 @@ def test_loopback(url: str, local: bool) -> None:
     assert is_loopback(url) is local
 
 
-def test_roles_are_told_apart_by_name() -> None:
-    assert {Role.PLANNER, Role.IMPLEMENTER, Role.JUDGE} == set(Role)
-    assert Usage().total == 0
-    assert ToolUse("1", "x", "").decode(dict) == {}
+@pytest.mark.parametrize("url", ["nonsense", "http://[bad", "ftp://host", "http://"])
+def test_what_is_no_address_is_an_error_of_the_settings(url: str) -> None:
+    with pytest.raises(SettingsError, match="base_url"):
+        ModelClient(url, KEY, environ={})
+
+
+async def test_a_refusal_that_is_no_missing_list_fails_the_check(connect: Connect) -> None:
+    async with RawServer() as server:
+        server.answers((400, "text/html", "<html>The proxy does not like you</html>"))
+        with pytest.raises(RequestRejectedError):
+            await connect(server.url).check()
