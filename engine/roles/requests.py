@@ -105,9 +105,11 @@ class Requests:
     def _task_prompt(
         self, template: str, role: Role, attempt: Attempt, command: str | None, **more: Any
     ) -> str:
-        return self._render(
+        prompt = self._render(
             template, role=str(role), task=attempt.task, attempt=attempt.number, command=command or "", **more
         )
+        # The words of git and of tools can hold what is no text, and no request can.
+        return prompt.encode("utf-8", "replace").decode()
 
     def _request(
         self,
