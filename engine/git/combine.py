@@ -20,7 +20,7 @@ class Combiner:
     def __init__(self, repository: Repository, scratch: Path) -> None:
         self._repository = repository
         self._scratch = scratch
-        self._signing: tuple[str, ...] | None = None
+        self._signs: bool | None = None
 
     async def merge(self, ours: str, theirs: str, message: str) -> str:
         """Give a commit that merges `theirs` into `ours`. Raises MergeConflictError with the paths, or GitError."""
@@ -61,14 +61,19 @@ class Combiner:
             )
         return await self._repository.line("write-tree", cwd=scratch)
 
+    async def signs(self) -> bool:
+        """Whether the user's commits are signed."""
+        if self._signs is None:
+            asked = await self._repository.run("config", "--type=bool", "commit.gpgSign", check=False)
+            self._signs = asked.stdout.strip() == "true"
+        return self._signs
+
     async def commit(self, tree: str, parents: Sequence[str], message: str) -> str:
         """Make a commit object, signed if the user signs theirs. The identity is the user's own."""
-        if self._signing is None:
-            asked = await self._repository.run("config", "--type=bool", "commit.gpgSign", check=False)
-            self._signing = ("-S",) if asked.stdout.strip() == "true" else ()
+        signing = ("-S",) if await self.signs() else ()
         flags = [flag for parent in parents for flag in ("-p", parent)]
         result = await self._repository.run(
-            "commit-tree", *self._signing, *flags, "-F", "-", tree,
+            "commit-tree", *signing, *flags, "-F", "-", tree,
             input=message.encode("utf-8", "surrogateescape"),
         )  # fmt: skip
         return result.stdout.strip()

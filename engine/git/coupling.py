@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from engine.errors import MergeConflictError
+from engine.git.bulk import Member, merge_in_bulk
 from engine.git.cargo import Cargo, Returned
 from engine.git.combine import Combiner, with_trailers
 from engine.git.repository import Repository
@@ -49,15 +50,20 @@ class Coupled(msgspec.Struct, frozen=True):
 
 
 class Coupler:
-    """Builds chains. `run` is the id of the run, for the trailers."""
+    """Builds chains. `run` is the id of the run, for the trailers; `ref` keeps the last chain reachable."""
 
-    def __init__(self, repository: Repository, combiner: Combiner, run: str) -> None:
+    def __init__(self, repository: Repository, combiner: Combiner, run: str, ref: str) -> None:
         self._repository = repository
         self._combiner = combiner
         self._run = run
+        self._ref = ref
 
     async def couple(self, chain: Chain, cargo: Sequence[Cargo]) -> Coupled:
         """Merge one after the other onto the chain; of two that clash the later one is returned."""
+        merged = await self._in_bulk(chain.tip, cargo)
+        if merged is not None:
+            added = (Link(member, tip) for member, tip in zip(cargo, merged, strict=True))
+            return Coupled(Chain(chain.onto, (*chain.links, *added)))
         links = list(chain.links)
         returned: list[Returned] = []
         already: list[Cargo] = []
@@ -65,18 +71,24 @@ class Coupler:
         tree = await self._repository.tree_of(tip)
         for member in cargo:
             try:
-                merged = await self._combiner.merge_tree(tip, member.commit)
+                new_tree = await self._combiner.merge_tree(tip, member.commit)
             except MergeConflictError as error:
                 returned.append(await self._clashing(member, error.paths, links, chain.onto))
                 continue
             # A merge that changes nothing may be of a commit that an earlier push brought there.
-            if merged == tree and await self._repository.is_ancestor(member.commit, tip):
+            if new_tree == tree and await self._repository.is_ancestor(member.commit, tip):
                 already.append(member)
                 continue
-            tree = merged
+            tree = new_tree
             tip = await self._combiner.commit(tree, (tip, member.commit), self._message(member))
             links.append(Link(member, tip))
         return Coupled(Chain(chain.onto, tuple(links)), tuple(returned), tuple(already))
+
+    async def _in_bulk(self, onto: str, cargo: Sequence[Cargo]) -> tuple[str, ...] | None:
+        if await self._combiner.signs():
+            return None
+        members = [Member(item.commit, self._message(item)) for item in cargo]
+        return await merge_in_bulk(self._repository, onto, members, self._ref)
 
     def _message(self, member: Cargo) -> str:
         title = " ".join(f"Land {member.task_id}: {member.scope}".split())[:200]

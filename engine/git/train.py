@@ -55,7 +55,6 @@ class Train:
         self._repository = repository
         self._upstream = upstream
         self._combiner = Combiner(repository, scratch)
-        self._coupler = Coupler(repository, self._combiner, run)
         self._inspector = Inspector(repository, tree, verify, check)
         self._base = base
         self._run = run
@@ -69,6 +68,7 @@ class Train:
         self._queue = f"refs/taskyard/queue/{name}"
         self._landed = f"refs/taskyard/landed/{name}"
         self._current = f"refs/taskyard/train/{name}"
+        self._coupler = Coupler(repository, self._combiner, run, self._current)
         self._lock = repository.common_dir / "taskyard" / f"train-{name}.lock"
         self.tip = base
 
@@ -91,8 +91,10 @@ class Train:
     async def queue(self, task_id: str, commit: str) -> None:
         """Keep the commit for landing; it takes the place of what the task had queued before."""
         ref = f"{self._queue}/{slug(task_id)}"
-        before = await self._repository.commit_of(ref)
-        await self._repository.run("update-ref", ref, commit, before or "")
+        made = await self._repository.run("update-ref", ref, commit, "", check=False)
+        if made.status != 0:
+            before = await self._repository.commit_of(ref)
+            await self._repository.run("update-ref", ref, commit, before or "")
 
     async def known_green(self, commit: str, command: str) -> None:
         """Remember that the command passed over this commit's tree, so that it is not run there again."""
