@@ -151,8 +151,8 @@ class LocalActivities:
         self._open.pop(task.id, None)
         path = self._worktrees.path_of(task.id)
         attempt = Attempt(task, number, branch_of(task.id), base, str(path), lessons, feedback)
-        # The journal keeps order: whatever must not be lost of this attempt comes after this, and brings it along.
-        self.emit(
+        # On disk before anything is paid for: an attempt taken up over another base would find none of its answers.
+        await self.commit(
             ev.AttemptStarted(
                 at=self.now(),
                 task=task.id,
@@ -441,6 +441,13 @@ class LocalActivities:
             await self._remember(view, change)
         self._open.pop(view.id, None)
         await self._worktrees.release(view.id, landed_in=self._landing.tip())
+
+    async def tidy(self, view: TaskView) -> None:
+        """Do what a crash after a landing left to do; costs nothing where nothing is left."""
+        if view.learned and view.change is not None:
+            await self.landed(view, view.change)
+        else:
+            await self._worktrees.release(view.id, landed_in=self._landing.tip())
 
     async def _remember(self, view: TaskView, change: Change) -> None:
         patch = await self._worktrees.patch(change.base, change.commit)

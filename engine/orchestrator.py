@@ -120,6 +120,7 @@ class Orchestrator:
             self._notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")
         for landed in await parts.recover():
             self._bus.emit(ev.TaskLanded(at=self._now(), task=landed.task_id, commit=landed.commit, train=0))
+        await self._tidy()
         tasks = [view.task for view in self._views() if not view.state.ended]
         done = {view.id for view in self._views() if view.state is TaskState.LANDED}
         needs = {
@@ -131,6 +132,13 @@ class Orchestrator:
             for name in task.after:
                 self._dependants.setdefault(name, []).append(task.id)
         self._dispatcher.add(order(tasks, needs), done=done)
+
+    async def _tidy(self) -> None:
+        """Finish what a crash interrupted after a landing: lessons without their resolution, worktrees not given back."""
+        if self._parts.resumed:
+            for view in self._views():
+                if view.state is TaskState.LANDED and view.attempt:
+                    await self._parts.activities.tidy(view)
 
     def _take_up_rows(self) -> None:
         """Tell rows that were added or rewritten while the run was interrupted."""

@@ -81,7 +81,7 @@ class _Nothing:
 
     async def begin(self, task: Task, number: int, feedback: str) -> Attempt:
         attempt = Attempt(task, number, f"task/{task.id}", "0" * 40, "/nowhere", (), feedback)
-        self.emit(
+        await self.commit(
             ev.AttemptStarted(
                 at=self.now(), task=task.id, attempt=number, branch=attempt.branch, base=attempt.base
             )
