@@ -120,8 +120,18 @@ class Limiter:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[Slot]:
         """Hold a place for one call, first come first served."""
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        await self._enter(self._waiting.append)
+        while self.pause_left > 0:  # it began in the moment between the place being given and being taken
+            self._in_flight -= 1
+            await self._enter(self._waiting.appendleft)
+        try:
+            yield Slot(self, self._round)
+        finally:
+            self._leave()
+
+    async def _enter(self, queue: Callable[[asyncio.Future[None]], None]) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue(place)
         self._admit()
         try:
             await place
@@ -131,10 +141,6 @@ class Limiter:
             elif place in self._waiting:
                 self._waiting.remove(place)
             raise
-        try:
-            yield Slot(self, self._round)
-        finally:
-            self._leave()
 
     def pause(self, seconds: float, reason: str) -> None:
         """Let no call of this class start for so long (capped); a pause never shortens one that is on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 
 import pytest
@@ -231,6 +232,48 @@ async def test_cancelled_calls_give_their_places_back() -> None:
     assert calls.order[-1] == 5
     await calls.end(5)
     assert calls.limiter.figures.in_flight == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_happens_the_limit_holds_and_everybody_is_served(seed: int) -> None:
+    dice = random.Random(seed)
+    clock = Clock()
+    limiter = make(clock, initial=dice.randint(1, 6), maximum=8)
+    served, cancelled, silent_starts = 0, 0, 0  # the last: calls that went out while all had to be silent
+
+    async def call() -> None:
+        nonlocal served, silent_starts
+        async with limiter.slot() as slot:
+            silent_starts += limiter.pause_left > 0
+            for _ in range(dice.randrange(4)):
+                await asyncio.sleep(0)
+            match dice.randrange(5):
+                case 0:
+                    slot.failed(RateLimitedError("slow down", retry_after=dice.uniform(0.1, 9.0)))
+                case 1:
+                    slot.failed(OverloadedError("no capacity"))
+                case _:
+                    slot.answered()
+            served += 1
+
+    tasks = [asyncio.create_task(call()) for _ in range(60)]
+    most = 0
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        figures = limiter.figures
+        most = max(most, figures.in_flight)
+        assert 1 <= figures.limit <= 8
+        waiting = [task for task in tasks if not task.done()]
+        if waiting and dice.random() < 0.1:
+            cancelled += dice.choice(waiting).cancel()
+        clock.advance(dice.uniform(0.0, 0.5))
+    assert served + sum(task.cancelled() for task in tasks) == 60
+    assert cancelled > 0
+    assert served > 10
+    assert most <= 8
+    assert silent_starts == 0
+    figures = limiter.figures
+    assert (figures.in_flight, figures.waiting) == (0, 0)
 
 
 async def test_changes_are_told() -> None:
