@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.taskyard import PROGRAM, record, sample_events, taskyard
+from tests.cli.taskyard import PROGRAM, Said, record, sample_events, taskyard
 from tests.sample_repository import SampleRepository
 from tui.cli import main
 
@@ -90,6 +90,11 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
     assert said.err.startswith(f"taskyard: {problem}")
     assert said.err.count("\n") == 1
     assert said.out == ""
+
+
+def test_a_shell_completes_commands(tmp_path: Path) -> None:
+    asked = {"_TASKYARD_COMPLETE": "complete_bash", "COMP_WORDS": "taskyard ca", "COMP_CWORD": "1"}
+    assert taskyard(at=tmp_path, environ=asked) == Said(0, "cache\n", "")
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly(repo: Repo) -> None:

@@ -77,17 +77,21 @@ def _run(args: list[str]) -> int:
         return error.exit_status
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except SystemExit:  # Nothing of ours exits so; typer does, with 1, when a write met a broken pipe.
+    except SystemExit as exit_:
+        # Nothing of ours exits so. Typer does: after completing for a shell, and when a write met a broken pipe.
+        if _COMPLETING in os.environ:
+            return int(exit_.code or 0)
         raise BrokenPipeError from None
     return status if isinstance(status, int) else 0
 
 
+_COMPLETING = "_TASKYARD_COMPLETE"
 _OWN_OPTIONS = frozenset({"--help", "-h", "--version", "--install-completion", "--show-completion"})
 
 
 def _with_command(args: list[str]) -> list[str]:
     """Put `run` first where no command is named: `taskyard`, `taskyard --headless`, `taskyard tasks/board.md`."""
-    if "_TASKYARD_COMPLETE" in os.environ:
+    if _COMPLETING in os.environ:
         return args
     first = args[0] if args else ""
     is_option = first.startswith("-") and first not in _OWN_OPTIONS
