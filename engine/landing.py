@@ -157,8 +157,11 @@ class Lander:
             result = TrainResult(problem=f"{type(error).__name__}: {error}")
         if result.pushed:
             self._marked = failed
-        await self._arrived(number, result)
-        self._answer(number, cargo, result)
+        try:
+            await self._arrived(number, result)
+        finally:
+            # Even when the journal fails: each passenger finds that out by itself, and stops the run.
+            self._answer(number, cargo, result)
 
     def _moved(self, number: int, stage: str, detail: str) -> None:
         self._bus.emit(ev.TrainMoved(at=self._bus.clock(), train=number, stage=stage, detail=detail))

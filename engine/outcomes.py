@@ -97,26 +97,36 @@ def built_on(paths: Sequence[str], landed: Mapping[str, Sequence[str]]) -> tuple
 
 
 def order(tasks: Sequence[Task], needs: Mapping[str, Sequence[str]]) -> tuple[Task, ...]:
-    """Give the tasks with their recalled needs added to `after`, leaving out any need that would close a circle."""
-    after = {task.id: set(task.after) for task in tasks}
+    """Give the tasks with their recalled needs added to `after`, leaving out any need that would close a circle.
 
-    def reaches(start: str, goal: str) -> bool:
-        seen: set[str] = set()
-        left = [start]
-        while left:
-            name = left.pop()
-            if name == goal:
-                return True
+    A need that follows from others is left out too: a hundred tasks over one file are a chain, not a web.
+    """
+    after = {task.id: dict.fromkeys(task.after) for task in tasks}
+    before: dict[str, set[str]] = {}
+    for task in tasks:
+        for name in task.after:
+            before.setdefault(name, set()).add(task.id)
+    for task_id, names in needs.items():
+        if task_id not in after:
+            continue
+        waiting = _reach(task_id, before)
+        had = _reach(task_id, after)
+        # The newest first, for it may need the older ones itself.
+        for name in reversed(names):
+            if name in after and name not in waiting and name not in had:
+                after[task_id][name] = None
+                before.setdefault(name, set()).add(task_id)
+                had |= _reach(name, after)
+    return tuple(msgspec.structs.replace(task, after=tuple(after[task.id])) for task in tasks)
+
+
+def _reach(start: str, edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """All that can be reached from `start`, itself included."""
+    seen = {start}
+    left = [start]
+    while left:
+        for name in edges.get(left.pop(), ()):
             if name not in seen:
                 seen.add(name)
-                left.extend(after.get(name, ()))
-        return False
-
-    for task_id, names in needs.items():
-        for name in names:
-            if name in after and task_id in after and not reaches(name, task_id):
-                after[task_id].add(name)
-    return tuple(
-        msgspec.structs.replace(task, after=(*task.after, *sorted(after[task.id] - set(task.after))))
-        for task in tasks
-    )
+                left.append(name)
+    return seen

@@ -33,9 +33,9 @@ class StatePaths(msgspec.Struct, frozen=True):
         common = common_dir.resolve()
         name = common.parent.name if common.name == ".git" else common.name.removesuffix(".git")
         mark = hashlib.sha256(str(common).encode()).hexdigest()[:8]
-        home = environ.get("XDG_STATE_HOME") or str(
-            Path(environ.get("HOME") or "~").expanduser() / ".local" / "state"
-        )
+        home = environ.get("XDG_STATE_HOME") or ""
+        if not Path(home).is_absolute():  # which the specification says is to be ignored
+            home = str(Path(environ.get("HOME") or "~").expanduser() / ".local" / "state")
         state = state_dir or common / "taskyard"
         # Resolved, for git tells the paths of worktrees so, and they are compared.
         trees = (worktree_dir or Path(home) / "taskyard").resolve()

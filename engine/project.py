@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.board import Board, Diagnostic, parse_board, read_board
+from engine.board.dependencies import blocked
 from engine.errors import BoardError, LLMError, PreflightError
 from engine.git.preflight import Preflight, preflight
 from engine.git.repository import Repository
@@ -45,22 +46,14 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     board = read_board(settings.run.board)
     board_path = _inside(settings.run.board, repository.root)
     landed = await _landed_rows(repository, found, board_path, board)
-    unchecked = (
-        () if settings.verify.command else tuple(task for task in board.runnable if task.command is None)
-    )
-    refused = (
-        *(diagnostic for diagnostic in board.diagnostics if diagnostic.severity == "error"),
-        *(Diagnostic(task.line, "error", _NO_CHECK.format(task.id), task.id) for task in unchecked),
-    )
-    names = {task.id for task in unchecked}
-    runnable = [
-        task for task in board.runnable if task.id not in names and not names.intersection(task.after)
-    ]
-    tasks = tuple(
-        replace(task, status=BoardStatus.LANDED) if task.id in landed else task
+    rows = {
+        task.id: replace(task, status=BoardStatus.LANDED) if task.id in landed else task
         for task in board.tasks
-        if task.id in landed or task in runnable
-    )
+    }
+    runnable, unchecked = _runnable(board, rows, checked=bool(settings.verify.command))
+    errors = [each for each in board.diagnostics if each.severity == "error"]
+    refused = tuple(sorted((*errors, *unchecked), key=lambda each: each.line))
+    tasks = tuple(task for task in rows.values() if task.id in landed or task.id in runnable)
     if not tasks:
         raise BoardError(_nothing(board, refused), "mend the board, then run again")
     return Project(settings, repository, found, board, board_path, tasks, refused)
@@ -69,6 +62,24 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
 _NO_CHECK = (
     "{} has no verification command: put one into its Verification cell in backticks, or set [verify] command"
 )
+
+
+def _runnable(board: Board, rows: Mapping[str, Task], *, checked: bool) -> tuple[set[str], list[Diagnostic]]:
+    """The ids of the tasks that can run, and why others of the board's runnable rows cannot.
+
+    `checked` says that a row needs no command of its own.
+    """
+    able = {task.id for task in board.runnable if rows[task.id].status is not BoardStatus.LANDED}
+    unchecked = {id for id in able if not checked and rows[id].command is None}
+    kept_back = unchecked | {
+        id for id, task in rows.items() if id not in able and task.status is not BoardStatus.LANDED
+    }
+    reasons = {id: _NO_CHECK.format(id) for id in unchecked}
+    for id, reason in blocked(rows, kept_back):
+        if id in able:
+            reasons.setdefault(id, reason)
+    found = [Diagnostic(rows[id].line, "error", reason, id) for id, reason in reasons.items()]
+    return able - reasons.keys(), found
 
 
 def _nothing(board: Board, refused: tuple[Diagnostic, ...]) -> str:

@@ -10,12 +10,13 @@ engine.stop()
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 from engine.bus import Bus
-from engine.events import Event, RunFinished
+from engine.events import Event, Noticed, RunFinished
 from engine.orchestrator import Orchestrator
 from engine.settings import Settings
 from engine.state import Snapshot
@@ -107,8 +108,17 @@ class EngineThread:
 
     def _send(self, command: Callable[[Orchestrator], None]) -> None:
         loop, run = self._loop, self._orchestrator
-        if loop is not None and run is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(command, run)
+        if loop is not None and run is not None:
+            # The loop may close at any moment; then there is nobody left to command.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._do, command, run)
+
+    def _do(self, command: Callable[[Orchestrator], None], run: Orchestrator) -> None:
+        """Do a command; what is wrong with it is told like any other notice, not printed over the screen."""
+        try:
+            command(run)
+        except Exception as error:
+            self._bus.emit(Noticed(at=self._bus.clock(), level="error", text=f"that cannot be done: {error}"))
 
     def _run(self) -> None:
         try:

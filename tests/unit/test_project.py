@@ -1,0 +1,108 @@
+"""Looking at a project before a run: what can run, what cannot and why, and what has landed already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.errors import BoardError, PreflightError
+from engine.model import BoardStatus
+from engine.project import open_project
+from engine.settings import Settings, load_settings
+from tests.sample_repository import SampleRepository
+
+HEAD = "| ID | Scope | Status | Branch | Verification | After |\n|---|---|---|---|---|---|\n"
+MakeRepo = Callable[..., SampleRepository]
+
+
+def board(*rows: str) -> str:
+    return HEAD + "".join(f"| {row} |\n" for row in rows)
+
+
+def load(sample: SampleRepository, **overrides: object) -> Settings:
+    given = {name.replace("__", "."): value for name, value in overrides.items()}
+    return load_settings(sample.path, overrides=given, environ={})
+
+
+async def test_a_row_without_a_check_cannot_run_nor_can_any_that_waits_for_it(repo: MakeRepo) -> None:
+    sample = repo(
+        {
+            "tasks/board.md": board(
+                "A | one | [ ] | | |",
+                "B | two | [ ] | | `true` | A",
+                "C | three | [ ] | | `true` | B",
+                "D | four | [ ] | | `true` |",
+            )
+        }
+    )
+    project = await open_project(load(sample), os.environ)
+    assert [task.id for task in project.tasks] == ["D"]
+    reasons = {each.task: each.message for each in project.refused}
+    assert list(reasons) == ["A", "B", "C"]
+    assert "no verification command" in reasons["A"]
+    assert "B waits for A" in reasons["B"]
+    assert "C waits for B" in reasons["C"]
+    assert project.board_path == "tasks/board.md"
+
+
+async def test_a_check_for_all_is_a_check(repo: MakeRepo) -> None:
+    sample = repo({"tasks/board.md": board("A | one | [ ] | | |", "B | two | [ ] | | | A")})
+    project = await open_project(load(sample, verify__command="true"), os.environ)
+    assert [task.id for task in project.tasks] == ["A", "B"]
+    assert project.refused == ()
+
+
+async def test_what_has_landed_needs_no_check_and_keeps_nobody_back(repo: MakeRepo) -> None:
+    sample = repo({"tasks/board.md": board("A | one | [x] | | |", "B | two | [ ] | | `true` | A")})
+    project = await open_project(load(sample), os.environ)
+    assert [(task.id, task.status) for task in project.tasks] == [
+        ("A", BoardStatus.LANDED),
+        ("B", BoardStatus.OPEN),
+    ]
+    assert project.refused == ()
+
+
+async def test_the_target_branch_may_be_ahead_of_this_checkout(repo: MakeRepo) -> None:
+    sample = repo({"tasks/board.md": board("A | one | [ ] | | |", "B | two | [ ] | | `true` | A")})
+    sample.git("checkout", "--quiet", "-b", "taskyard/board")
+    sample.commit("Land A", {"tasks/board.md": board("A | one | [x] | | |", "B | two | [ ] | | `true` | A")})
+    sample.git("push", "--quiet", "origin", "taskyard/board")
+    sample.git("checkout", "--quiet", "main")
+    project = await open_project(load(sample), os.environ)
+    assert [(task.id, task.status) for task in project.tasks] == [
+        ("A", BoardStatus.LANDED),
+        ("B", BoardStatus.OPEN),
+    ]
+
+
+async def test_a_board_of_thousands_is_looked_at_in_a_moment(repo: MakeRepo) -> None:
+    rows = [f"T{n} | scope {n} | [ ] | | `true` | {f'T{n - 1}' if n % 10 else ''}" for n in range(4_000)]
+    sample = repo({"tasks/board.md": board(*rows)})
+    project = await open_project(load(sample), os.environ)  # quadratic, it would take half a minute
+    assert len(project.tasks) == 4_000
+
+
+async def test_a_board_on_which_nothing_can_run_says_why(repo: MakeRepo) -> None:
+    sample = repo({"tasks/board.md": board("A | one | [ ] | | |", "B | two | [ ] | | | B")})
+    with pytest.raises(
+        BoardError, match=r"nothing on .* can run: line 3: A has no verification.*\(and 1 more\)"
+    ):
+        await open_project(load(sample), os.environ)
+    empty = repo({"tasks/board.md": HEAD}, name="empty")
+    with pytest.raises(BoardError, match="has no tasks"):
+        await open_project(load(empty), os.environ)
+
+
+async def test_a_board_outside_the_repository_is_refused(repo: MakeRepo, tmp_path: Path) -> None:
+    sample = repo({"a.txt": "a"})
+    (tmp_path / "board.md").write_text(board("A | one | [ ] | | `true` |"))
+    with pytest.raises(BoardError, match="outside"):
+        await open_project(load(sample, run__board=str(tmp_path / "board.md")), os.environ)
+
+
+async def test_a_folder_without_a_repository_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match="not in a git repository"):
+        await open_project(load_settings(tmp_path, environ={}), os.environ)
