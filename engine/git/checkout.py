@@ -13,17 +13,20 @@ LOCK_PATIENCE = 2.0
 SUBMODULE_TIMEOUT = 600.0
 
 
-async def check_out(repository: Repository, worktree: Path, commit: str, *, keep_ignored: bool) -> None:
+async def check_out(repository: Repository, worktree: Path, commit: str, *, keep_ignored: bool) -> Path:
     """Make the worktree's files those of the commit, submodules included; the branch in it moves along.
 
-    What is ignored (dependencies, caches) stays if `keep_ignored`. Raises GitError. Only for a worktree that nobody
-    else works in: a lock that does not go away by itself is taken for a dead one's and removed.
+    What is ignored (dependencies, caches) stays if `keep_ignored`. Gives the worktree's git folder. Raises GitError.
+    Only for a worktree that nobody else works in: a lock that does not go away by itself is taken for a dead one's and
+    removed.
     """
-    await _free_locks(repository, worktree)
+    git_dir = Path(await repository.line("rev-parse", "--absolute-git-dir", cwd=worktree))
+    await _free_locks(git_dir)
     await repository.run("reset", "--hard", "--quiet", commit, cwd=worktree)
     await repository.run("clean", "-ffdq" if keep_ignored else "-ffdxq", cwd=worktree)
     if (worktree / ".gitmodules").is_file():
         await _submodules(repository, worktree)
+    return git_dir
 
 
 async def _submodules(repository: Repository, worktree: Path) -> None:
@@ -40,10 +43,9 @@ async def _submodules(repository: Repository, worktree: Path) -> None:
         )
 
 
-async def _free_locks(repository: Repository, worktree: Path) -> None:
+async def _free_locks(git_dir: Path) -> None:
     """Remove the locks that a killed process left; a git that outlived it is given time to end first."""
-    folder = Path(await repository.line("rev-parse", "--absolute-git-dir", cwd=worktree))
-    locks = [folder / "index.lock", folder / "HEAD.lock"]
+    locks = [git_dir / "index.lock", git_dir / "HEAD.lock"]
     waited = 0.0
     while waited < LOCK_PATIENCE and any(lock.exists() for lock in locks):
         await asyncio.sleep(0.05)

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -20,16 +19,18 @@ import msgspec
 from engine.errors import GitError
 from engine.git.checkout import check_out
 from engine.git.combine import with_trailers
+from engine.git.idle import is_ready, mark_ready, trim
+from engine.git.keeping import keep, kept_refs
 from engine.git.names import branch_of, slug
 from engine.git.registry import Registered, registered, registering
 from engine.git.repository import Repository
 from engine.model import Change
 
 OURS = "refs/taskyard/branches"
-KEPT = "refs/taskyard/kept"
-READY = "taskyard-ready"
 CHECKOUTS = max(2, os.cpu_count() or 2)
 COMMIT_TIMEOUT = 600.0
+MAX_COUNT = 100
+MAX_BYTES = 20_000_000_000
 
 
 class Worktree(msgspec.Struct, frozen=True):
@@ -58,13 +59,26 @@ class Leftover(msgspec.Struct, frozen=True):
 
 
 class Worktrees:
-    """Makes and removes the worktrees of one repository under `root`. `board` is the board's path in it."""
+    """Makes and removes the worktrees of one repository under `root`. `board` is the board's path in it.
 
-    def __init__(self, repository: Repository, root: Path, board: str) -> None:
+    Beyond `max_count` worktrees, or `max_bytes` in idle ones, idle ones of earlier runs go, their work kept.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        root: Path,
+        board: str,
+        *,
+        max_count: int = MAX_COUNT,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
         self._repository = repository
         # Git tells real paths.
         self.root = root.resolve()
         self._board = board
+        self._max_count = max_count
+        self._max_bytes = max_bytes
         self._lock = asyncio.Lock()
         self._checkouts = asyncio.Semaphore(CHECKOUTS)
 
@@ -91,16 +105,16 @@ class Worktrees:
             whole = path.exists() and await self._is_whole(path)
             if whole and known.get(path) != f"refs/heads/{branch}":
                 # An attempt has left the branch, and may have worked on elsewhere.
-                await self._keep(path, task_id, base, with_files=True)
+                await keep(self._repository, path, slug(task_id), beyond=base)
                 whole = False
             if not whole:
                 if path in known or path.exists():
                     await self._clear(path)
                 await self._register(path, branch, base, task_id)
         async with self._checkouts:
-            await self._keep(path, task_id, base, with_files=whole)
-            await check_out(self._repository, path, base, keep_ignored=False)
-            (await self._git_dir(path) / READY).touch()
+            await keep(self._repository, path, slug(task_id), beyond=base, with_files=whole)
+            git_dir = await check_out(self._repository, path, base, keep_ignored=False)
+            mark_ready(git_dir)
         return Worktree(task_id, path, branch, base)
 
     async def _clear(self, path: Path) -> None:
@@ -123,28 +137,6 @@ class Worktrees:
         await run("worktree", "add", "--quiet", "--no-checkout", *new)
 
     # What attempts leave
-
-    async def _keep(self, path: Path, task_id: str, base: str, *, with_files: bool) -> None:
-        """Keep what the worktree holds beyond `base` reachable before it goes back there."""
-        tip = await self._snapshot(path) if with_files else None
-        tip = tip or await self._repository.commit_of_head(path)
-        if tip is not None and tip != base and not await self._repository.is_ancestor(tip, base):
-            await self._repository.run("update-ref", f"{KEPT}/{slug(task_id)}/{tip[:12]}", tip)
-
-    async def _snapshot(self, path: Path) -> str | None:
-        """Give a commit of the files that differ from HEAD, made beside the worktree's own index; None without any."""
-        run = self._repository.run
-        if not (await run("status", "--porcelain", "-z", cwd=path, check=False)).stdout:
-            return None
-        with tempfile.TemporaryDirectory(prefix="taskyard-") as folder:
-            index = Path(folder) / "index"
-            with contextlib.suppress(OSError):  # It only spares hashing what has not changed.
-                shutil.copyfile(await self._git_dir(path) / "index", index)
-            env = {"GIT_INDEX_FILE": str(index)}
-            await run("add", "--all", "--ignore-errors", cwd=path, env=env, check=False)
-            tree = (await run("write-tree", cwd=path, env=env)).stdout.strip()
-        words = b"Files of an attempt that did not end in a commit\n"
-        return (await run("commit-tree", "-p", "HEAD", "-F", "-", tree, cwd=path, input=words)).stdout.strip()
 
     async def commit(self, worktree: Worktree, message: str, trailers: Mapping[str, str]) -> Change | None:
         """Commit everything that differs from the base as one commit; None when nothing does.
@@ -212,14 +204,17 @@ class Worktrees:
             edited = await run("status", "--porcelain", "-z", "--untracked-files=no", cwd=path, check=False)
             if edited.stdout:
                 return False
-        for tip in tips:
+        for tip in set(tips):
             if tip is not None and not await self._repository.is_ancestor(tip, landed_in):
                 return False
         async with self._registering():
             await run("worktree", "remove", "-f", "-f", str(path), check=False)
         if path.exists():
             await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
-        lines = [f"delete {ref}\n" for ref in (*await self._kept(slug(task_id)), f"{OURS}/{slug(task_id)}")]
+        lines = [
+            f"delete {ref}\n"
+            for ref in (*await kept_refs(self._repository, slug(task_id)), f"{OURS}/{slug(task_id)}")
+        ]
         if tips[0] is not None:
             lines.append(f"delete {branch} {tips[0]}\n")
         await run("update-ref", "--stdin", input="".join(lines).encode(), check=False)
@@ -227,12 +222,14 @@ class Worktrees:
 
     async def list(self, *, landed_in: str | None) -> tuple[Leftover, ...]:
         """Give all tasks' worktrees that are registered under the root, with what they hold that has not landed."""
+        return tuple([await self._leftover(each, landed_in) for each in await self._tasks()])
+
+    async def _tasks(self) -> tuple[Registered, ...]:
+        """The registered worktrees of tasks; those whose name begins with _ are the train's."""
         return tuple(
-            [
-                await self._leftover(each, landed_in)
-                for each in await registered(self._repository)
-                if each.path.parent == self.root and not each.path.name.startswith("_")
-            ]
+            each
+            for each in await registered(self._repository)
+            if each.path.parent == self.root and not each.path.name.startswith("_")
         )
 
     async def _leftover(self, found: Registered, landed_in: str | None) -> Leftover:
@@ -251,18 +248,14 @@ class Worktrees:
             len([line for line in status.split("\0") if line]),
             int(count.stdout or 0) if count.status == 0 else 0,
             missing,
-            len(await self._kept(path.name)),
+            len(await kept_refs(self._repository, path.name)),
         )
-
-    async def _kept(self, name: str) -> tuple[str, ...]:
-        listing = await self._repository.run("for-each-ref", "--format=%(refname)", f"{KEPT}/{name}/")
-        return tuple(listing.stdout.split())
 
     async def mend(self) -> tuple[str, ...]:
         """Put right what a crash left behind; gives words about what a person should know.
 
         A registration without its folder is removed (the branch and its commits stay), an empty folder is removed, and
-        a folder with files that git no longer knows is set aside. What is alive is left alone.
+        a folder with files that git no longer knows is set aside. What is alive is left alone. Ends with `trim`.
         """
         told = []
         async with self._registering():
@@ -277,7 +270,17 @@ class Worktrees:
                         told.append(
                             f"git no longer knows the worktree {path.name}; its files are kept in {aside}"
                         )
+        gone = await self.trim()
+        if gone:
+            told.append(
+                f"{len(gone)} idle worktrees were removed to save space: their work is kept ({', '.join(gone)})"
+            )
         return tuple(told)
+
+    async def trim(self) -> tuple[str, ...]:
+        """Remove idle worktrees until the limits hold, their work kept; gives the names of their folders."""
+        ours = [each for each in await self._tasks() if each.path.exists()]
+        return await trim(self._repository, ours, max_count=self._max_count, max_bytes=self._max_bytes)
 
     @staticmethod
     def _set_aside(path: Path) -> Path | None:
@@ -291,10 +294,7 @@ class Worktrees:
     async def _is_whole(self, path: Path) -> bool:
         """Whether a checkout was once finished here, and git still finds the worktree from its folder."""
         found = await self._repository.run("rev-parse", "--absolute-git-dir", cwd=path, check=False)
-        return found.status == 0 and (Path(found.stdout.strip()) / READY).exists()
-
-    async def _git_dir(self, path: Path) -> Path:
-        return Path(await self._repository.line("rev-parse", "--absolute-git-dir", cwd=path))
+        return found.status == 0 and is_ready(Path(found.stdout.strip()))
 
     @contextlib.asynccontextmanager
     async def _registering(self) -> AsyncIterator[None]:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from engine.errors import GitError
+from engine.git.keeping import KEPT
 from engine.git.names import slug
 from engine.git.repository import Repository
-from engine.git.worktrees import KEPT, Worktrees
+from engine.git.worktrees import Worktrees
 from tests.sample_repository import SampleRepository
 
 Make = Callable[..., SampleRepository]
@@ -374,6 +375,59 @@ async def test_submodules_are_checked_out(
     assert (made.path / "lib" / "lib.txt").read_text() == "lib\n"
     assert await app.worktrees.release("T1", landed_in=app.base)
     assert not made.path.exists()
+
+
+# Limits
+
+
+async def dead(here: Place, *names: str) -> None:
+    """Make the worktrees look as if a process that has ended had made them."""
+    child = await asyncio.create_subprocess_exec("true")
+    await child.wait()
+    for name in names:
+        ready = here.sample.path / ".git" / "worktrees" / name / "taskyard-ready"
+        ready.write_text(ready.read_text().replace(str(os.getpid()), str(child.pid)))
+
+
+@pytest.mark.parametrize("limit", [{"max_count": 2}, {"max_bytes": 150_000}])
+async def test_beyond_the_limits_the_idle_go_oldest_first_and_their_work_stays(
+    here: Place, limit: dict[str, int]
+) -> None:
+    for name in ("T1", "T2", "T3", "T4"):
+        made = await here.worktrees.create(name, here.base)
+        (made.path / "big").write_text("x" * 100_000)
+        await here.worktrees.commit(made, name, TRAILERS)
+        (made.path / "a.txt").write_text(f"not committed in {name}\n")
+    tips = {name: here.sample.git("rev-parse", f"task/{name}") for name in ("T1", "T2", "T3", "T4")}
+    await dead(here, "T1", "T2", "T4")
+    strict = Worktrees(here.repository, here.root, BOARD, **limit)
+    assert await strict.trim() == ("T1", "T2")
+    assert sorted(path.name for path in here.root.iterdir()) == ["T3", "T4"]
+    for name in ("T1", "T2"):
+        assert here.sample.git("rev-parse", f"task/{name}") == tips[name]
+        (kept,) = here.refs(f"{KEPT}/{name}")
+        assert here.sample.git("show", f"{kept}:a.txt") == f"not committed in {name}"
+    again = await strict.create("T1", here.base)
+    assert (again.path / "a.txt").read_text() == "one\ntwo\n"
+    assert tips["T1"] in here.sample.git("log", "--format=%H", *here.refs(f"{KEPT}/T1"))
+
+
+async def test_what_living_processes_work_in_stays_whatever_the_limits(here: Place) -> None:
+    for name in ("T1", "T2"):
+        await here.worktrees.create(name, here.base)
+    assert await Worktrees(here.repository, here.root, BOARD, max_count=0).mend() == ()
+    assert len(here.registered()) == 2
+
+
+async def test_commits_on_a_detached_head_outlive_their_idle_worktree(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    here.sample.git("switch", "--quiet", "--detach", at=made.path)
+    here.sample.git("commit", "--quiet", "--allow-empty", "-m", "alone", at=made.path)
+    alone = here.sample.git("rev-parse", "HEAD", at=made.path)
+    await dead(here, "T1")
+    (words,) = await Worktrees(here.repository, here.root, BOARD, max_count=0).mend()
+    assert "1 idle worktrees were removed" in words
+    assert here.refs(KEPT) == [f"{KEPT}/T1/{alone[:12]}"]
 
 
 # Names
