@@ -34,8 +34,8 @@ async def trim(
 ) -> tuple[str, ...]:
     """Remove idle ones, those used longest ago first, until the limits hold; gives the names of their folders.
 
-    The limits: `max_count` worktrees in all, and `max_bytes` in the idle ones. Idle is what no living process made ready. A branch stays, and what is not on it is kept as a commit; the task's
-    next attempt makes the folder anew.
+    The limits: `max_count` worktrees in all, and `max_bytes` in the idle ones. Idle is what no living process made
+    ready. A branch stays, and what is not on it is kept as a commit; the task's next attempt makes the folder anew.
     """
     idle = []
     for each in worktrees:
