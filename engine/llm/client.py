@@ -38,7 +38,7 @@ from engine.errors import (
 )
 from engine.llm.budget import Budget
 from engine.llm.failures import exhausted_for, failure_of_status, safe_text
-from engine.llm.limiter import Limiters
+from engine.llm.limiter import Limiters, Slot
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress
 from engine.llm.money import Money
 from engine.llm.prefix_watch import PrefixWatch
@@ -256,28 +256,29 @@ class ModelClient:
                     on_progress(progress)
 
             try:
-                answer, headers = await self._stream(request, builder, watch)
+                answer = await self._stream(request, builder, watch, slot)
             except LLMError as error:
                 slot.failed(error)
                 raise
-            slot.answered(exhausted_for(headers))
+            slot.answered()
             self._watch.answered(request, turn.expected, answer.usage)
             return answer
 
     async def _stream(
-        self, request: ModelRequest, builder: AnswerBuilder, watch: OnProgress
-    ) -> tuple[ModelAnswer, Mapping[str, str]]:
+        self, request: ModelRequest, builder: AnswerBuilder, watch: OnProgress, slot: Slot
+    ) -> ModelAnswer:
         sdk = await self._sdk()
         async with self._typed_errors(self._deadlines.total, paid=True):
             stream = await sdk.messages.create(**request.params(), stream=True)
             headers: Mapping[str, str] = stream.response.headers
             async with stream:
+                slot.accepted(exhausted_for(headers))
                 _require_event_stream(headers)
                 async for event in stream:
                     progress = builder.feed(event)
                     if progress is not None:
                         watch(progress)
-            return builder.answer(headers.get("request-id", "")), headers
+            return builder.answer(headers.get("request-id", ""))
 
     async def _sdk(self) -> anthropic.AsyncAnthropic:
         # Shielded: a cancelled call must not cancel the opening that others wait for.

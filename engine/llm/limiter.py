@@ -3,7 +3,9 @@
     limiter = limiters.of("claude-opus-5-5")
     async with limiter.slot() as slot:          # waits for a free place, and for the end of a pause
         ...
-        slot.answered(exhausted=None)           # or slot.failed(error)
+        slot.accepted(exhausted)                # the answer begins; its headers tell of limits
+        ...
+        slot.answered()                         # or slot.failed(error)
 
 The service counts its limits by model class over the whole account, so one limiter serves all tasks. A 429 pauses the
 class: one refused call is enough to know that the others would be refused too. A 529 halves the number in flight,
@@ -52,12 +54,15 @@ class Slot:
         self._limiter = limiter
         self._round = round_
 
-    def answered(self, exhausted: tuple[float, str] | None = None) -> None:
-        """Tell that the call was answered; `exhausted`: (seconds, name) of a limit that this answer used up."""
-        self._limiter._grow()
+    def accepted(self, exhausted: tuple[float, str] | None) -> None:
+        """Tell that the answer begins; `exhausted`: (seconds, name) of a limit that this call used up."""
         if exhausted is not None:
             seconds, name = exhausted
             self._limiter.pause(seconds, f"limit of {name} used up")
+
+    def answered(self) -> None:
+        """Tell that the answer is whole."""
+        self._limiter._grow()
 
     def failed(self, error: LLMError) -> None:
         """Tell how the call failed."""

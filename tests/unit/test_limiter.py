@@ -153,11 +153,11 @@ async def test_a_pause_is_capped_and_a_429_without_a_time_still_pauses() -> None
     assert calls.limiter.pause_left == 3
 
 
-async def test_a_limit_used_up_by_an_answer_pauses_before_the_first_refusal() -> None:
+async def test_a_limit_used_up_pauses_before_the_first_refusal() -> None:
     clock = Clock()
     calls = Calls(make(clock))
     await calls.start(1)
-    calls.slots[1].answered((12.0, "output tokens"))
+    calls.slots[1].accepted((12.0, "output tokens"))
     await calls.start(2)
     assert calls.order == [1]
     assert calls.limiter.figures.reason == "limit of output tokens used up"
