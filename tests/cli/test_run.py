@@ -125,6 +125,19 @@ def test_a_directory_that_cannot_be_written(repo: Repo) -> None:
     )
 
 
+def test_a_home_that_cannot_be_written(repo: Repo, tmp_path: Path) -> None:
+    made = project(repo)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o555)
+    said = one_line(
+        taskyard("run", "--headless", at=made.path, plain_user=True, environ={"XDG_STATE_HOME": str(home)})
+    )
+    assert said == (
+        f"{home} cannot be written to: mend its permissions, or set [run] worktree_dir to another folder"
+    )
+    assert nothing_was_written(made.path)
+
+
 def test_a_board_of_which_nothing_can_run(repo: Repo) -> None:
     board = BOARD.replace("| T1 |\n", "| T9 |\n").replace("| |\n", "| T3 |\n")
     made = project(repo, board)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from engine.errors import TaskyardError, UsageError
 from tui.cli.console import say, say_json
 from tui.cli.options import AsJson
-from tui.cli.place import Place, find_place, require_writable
+from tui.cli.place import Place, find_place, read_only_above
 
 if TYPE_CHECKING:
     from engine.llm.client import ModelClient
@@ -230,20 +230,18 @@ async def _service(
 def _folders(place: Place) -> Iterator[Finding]:
     from tui.plain import size
 
-    try:
-        require_writable(place)
-    except UsageError as error:
-        yield _of_error("state", error)
-    else:
-        yield Finding("ok", "state", str(place.paths.state))
-    for about, folder in (("state", place.paths.state), ("worktrees", place.paths.worktrees)):
-        existing = folder
-        while not existing.exists():
-            existing = existing.parent
-        if about == "worktrees":
-            writable = os.access(existing, os.W_OK | os.X_OK)
-            hint = "" if writable else "mend its permissions, or set [run] worktree_dir"
-            yield Finding("ok" if writable else "error", about, str(folder), hint)
+    folders = (
+        ("state", place.paths.state, "state_dir"),
+        ("worktrees", place.paths.worktrees, "worktree_dir"),
+    )
+    for about, folder, setting in folders:
+        closed = read_only_above(folder)
+        if closed is not None:
+            hint = f"mend its permissions, or set [run] {setting} to another folder"
+            yield Finding("error", about, f"{closed} cannot be written to", hint)
+        else:
+            yield Finding("ok", about, str(folder))
+        existing = next(each for each in (folder, *folder.parents) if each.exists())
         free = shutil.disk_usage(existing).free
         if free < LEAST_FREE:
             yield Finding("warning", "disk", f"only {size(free)} free at {existing}", "free some space")

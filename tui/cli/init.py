@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.errors import UsageError
 from tui.cli.console import say
-from tui.cli.place import find_checkout
+from tui.cli.place import find_checkout, read_only_above
 
 
 def init() -> int:
@@ -44,8 +44,6 @@ def _shown(path: Path, root: Path) -> str:
 
 
 def _require_writable(path: Path) -> None:
-    folder = path.parent
-    while not folder.exists():
-        folder = folder.parent
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"{path} cannot be written, for {folder} is read-only", "mend its permissions")
+    closed = read_only_above(path.parent)
+    if closed is not None:
+        raise UsageError(f"{path} cannot be written, for {closed} is read-only", "mend its permissions")

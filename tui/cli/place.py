@@ -90,11 +90,16 @@ def open_journal(place: Place) -> JournalReader:
 
 
 def require_writable(place: Place) -> None:
-    """Raise PreflightError unless the folder for the state, or the one it will be made in, can be written to."""
-    folder = place.paths.state
-    while not folder.exists():
-        folder = folder.parent
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PreflightError(
-            f"{folder} cannot be written to", "mend its permissions, or set [run] state_dir to another folder"
-        )
+    """Raise PreflightError unless the folders for the state and the worktrees can be written to, or made."""
+    for folder, setting in ((place.paths.state, "state_dir"), (place.paths.worktrees, "worktree_dir")):
+        closed = read_only_above(folder)
+        if closed is not None:
+            hint = f"mend its permissions, or set [run] {setting} to another folder"
+            raise PreflightError(f"{closed} cannot be written to", hint)
+
+
+def read_only_above(path: Path) -> Path | None:
+    """The folder that keeps `path` from being made or written in, or None when nothing does."""
+    while not path.exists():
+        path = path.parent
+    return None if os.access(path, os.W_OK | os.X_OK) else path
