@@ -63,7 +63,7 @@ def text_score(lesson: Lesson, terms: Sequence[Term], *, inside: bool) -> float 
         total += best
     if len(terms) > 1 and " ".join(term.text for term in terms).lower() in fields[0][1]:
         total += 1.0
-    return total / max(len(terms), 1) + (0.15 if lesson.resolution else 0.0)
+    return 2 * total / max(len(terms), 1) + (0.15 if lesson.resolution else 0.0)
 
 
 def spans(lesson: Lesson, terms: Iterable[Term], *, inside: bool) -> tuple[Span, ...]:
@@ -71,7 +71,10 @@ def spans(lesson: Lesson, terms: Iterable[Term], *, inside: bool) -> tuple[Span,
     expressions = [term.anywhere if inside else term.at_word_start for term in terms]
     found = []
     for field, _, text in _fields(lesson):
-        places = sorted(match.span() for expression in expressions for match in expression.finditer(text))
+        places = sorted(
+            (match.span() for expression in expressions for match in expression.finditer(text)),
+            key=lambda place: (place[0], -place[1]),
+        )
         end = 0
         for start, stop in places:
             if stop > end:

@@ -167,11 +167,17 @@ class LessonReader:
 
     @_consistent
     def search(
-        self, query: LessonQuery, limit: int = 50, *, stopped: Callable[[], bool] = lambda: False
+        self,
+        query: LessonQuery,
+        limit: int = 50,
+        *,
+        budget: float = BUDGET,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> SearchResult:
         """The best `limit` lessons for the query: by rank when it has text, else the newest.
 
-        `stopped` is asked now and then; once it is true, SearchStoppedError is raised.
+        `budget`: seconds after which looking inside words ends, found or not. `stopped` is asked now and then; once
+        it is true, SearchStoppedError is raised.
         """
         began = time.perf_counter()
         self._stopped = stopped
@@ -179,14 +185,17 @@ class LessonReader:
         if chosen is None:
             return SearchResult((), 0, time.perf_counter() - began)
         asked = terms(query.words)
+        if query.words and not asked:  # nothing but characters that no lesson can hold
+            return SearchResult((), 0, time.perf_counter() - began)
         if not asked and not query.file:
             hits, total, more = self._by_fields(query, chosen, limit)
         else:
             hits, total, more = self._by_words(query, chosen, asked, limit)
-            if len(hits) < limit and asked:
-                inside = self._inside_words(query, chosen, asked, limit, began + BUDGET, hits)
+            if len(hits) < limit and asked and not query.file:
+                inside, ended = self._inside_words(query, chosen, asked, limit, began + budget, hits)
                 total += len(inside)
                 hits += inside
+                more = more or not ended
         return SearchResult(tuple(hits[:limit]), total, time.perf_counter() - began, more)
 
     @_consistent
@@ -292,9 +301,10 @@ class LessonReader:
         limit: int,
         deadline: float,
         known: list[Hit],
-    ) -> list[Hit]:
-        if query.file or time.perf_counter() >= deadline:
-            return []
+    ) -> tuple[list[Hit], bool]:
+        """The lessons that have the words somewhere, without those that are known, and whether these are all."""
+        if time.perf_counter() >= deadline:
+            return [], False
         expression = self._gram_expression(asked)
         conditions, values = _conditions(chosen, query, table="l.")
         if expression:
@@ -309,12 +319,17 @@ class LessonReader:
         seen = {hit.lesson.id for hit in known}
         hits: list[Hit] = []
         now = self._clock()
+        ended = False
         cursor = self._connection.cursor()
         self._deadline = deadline
         try:
             cursor.execute(sql, values)
-            while len(hits) < limit and (rows := list(islice(cursor, 100))):
+            while not ended and len(hits) < limit:
+                rows = list(islice(cursor, 100))
+                ended = not rows
                 prior = {key: worth(times, last, now) for key, times, last in rows}
+                if time.perf_counter() > deadline:
+                    break
                 found = self._scored(list(prior), asked, prior, inside=True)
                 hits += [hit for hit in found if hit.lesson.id not in seen]
         except _interrupted():
@@ -322,7 +337,7 @@ class LessonReader:
         finally:
             self._deadline = math.inf
             cursor.close()
-        return _best(hits, asked, limit, inside=True)
+        return _best(hits, asked, limit, inside=True), ended
 
     def _scored(
         self, keys: Sequence[int], asked: tuple[Term, ...], prior: dict[int, float], *, inside: bool

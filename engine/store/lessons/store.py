@@ -15,14 +15,14 @@ import msgspec
 
 from engine.errors import StoreError, UsageError
 from engine.figures import LessonFigures
-from engine.store.database import Database, DatabaseError, open_database
+from engine.store.database import DatabaseError, open_database, set_database_aside
 from engine.store.lessons.file import LessonsFile, Position
 from engine.store.lessons.fingerprint import fingerprint, pattern_of
 from engine.store.lessons.follow import follow_file
 from engine.store.lessons.index import SCHEMA, LessonIndex, Source, Step, id_for, mark_of
 from engine.store.lessons.query import LessonQuery
 from engine.store.lessons.record import Lesson, MalformedLineError, decode_line, encode_line, merge
-from engine.store.lessons.search import LessonReader, SearchResult
+from engine.store.lessons.search import BUDGET, LessonReader, SearchResult
 
 if TYPE_CHECKING:
     from engine.store.database import Connection
@@ -87,9 +87,8 @@ class LessonStore:
         self._clock = clock
         self._file = LessonsFile(file)
         self._index = LessonIndex(self._file)
-        self._database: Database = open_database(index, schema=SCHEMA, synchronous="NORMAL", disposable=True)
         self._reading = threading.Lock()
-        self._reader = LessonReader(index, clock=clock)
+        self._open()
         if self._file.size() - self._source().position.offset <= _SMALL:
             self.catch_up()
 
@@ -128,8 +127,7 @@ class LessonStore:
             raise UsageError("a lesson needs a failure message")
         task_type, activity_type, failure_type = map(_storable, (task_type, activity_type, failure_type))
         mark = fingerprint(task_type, activity_type, failure_type, message)
-        with self._read() as reader:
-            known = reader.with_fingerprint(mark)
+        known = self._known(mark)
         now = self._clock()
         line = Lesson(
             known.id if known else id_for(mark),
@@ -254,7 +252,15 @@ class LessonStore:
             self._index.empty(connection)
             return self._index.step(connection)
 
-        step = self._database.submit(begin_anew).result()
+        try:
+            step = self._database.submit(begin_anew).result()
+        except DatabaseError as error:
+            if error.kind != "damaged":
+                raise
+            self.close()
+            set_database_aside(self.index)
+            self._open()
+            step = self._database.submit(self._index.step).result()
         if progress is not None and progress(step.source.position.offset, step.source.size) is False:
             return step.lines
         return step.lines + (self.catch_up(progress=progress) if step.more else 0)
@@ -280,10 +286,13 @@ class LessonStore:
         with self._read() as reader:
             return reader.get(id_)
 
-    def search(self, query: LessonQuery, *, limit: int = 50) -> SearchResult:
-        """The best lessons for the query; see `LiveSearch` for searching as somebody types."""
+    def search(self, query: LessonQuery, *, limit: int = 50, budget: float = BUDGET) -> SearchResult:
+        """The best lessons for the query; see `LiveSearch` for searching as somebody types.
+
+        `budget`: seconds after which looking inside words ends; `SearchResult.more` then says that it did.
+        """
         with self._read() as reader:
-            return reader.search(query, limit)
+            return reader.search(query, limit, budget=budget)
 
     def similar(self, text: str, *, limit: int = 10) -> SearchResult:
         """The lessons whose words are most like those of a text, for instance of a failure message."""
@@ -359,7 +368,9 @@ class LessonStore:
             resolved=source.resolved,
             malformed=source.malformed,
             file_bytes=size,
-            index_bytes=self.index.stat().st_size,
+            index_bytes=sum(
+                LessonsFile(self.index.with_name(self.index.name + end)).size() for end in ("", "-wal")
+            ),
             building=_share(source, size),
             by_task_type=names[0],
             by_activity_type=names[1],
@@ -384,6 +395,10 @@ class LessonStore:
         """A reader of its own, for a thread that searches much; close it when done."""
         return LessonReader(self.index, clock=self._clock)
 
+    def _open(self) -> None:
+        self._database = open_database(self.index, schema=SCHEMA, synchronous="NORMAL", disposable=True)
+        self._reader = LessonReader(self.index, clock=self._clock)
+
     def _append(self, line: Lesson) -> Lesson:
         self._file.append(encode_line(line))
         try:
@@ -392,8 +407,15 @@ class LessonStore:
             if self._file.size() - self._source().position.offset <= _SMALL:
                 self.catch_up()
             return self.get(line.id) or line
-        except DatabaseError:
+        except StoreError:
             return line
+
+    def _known(self, mark: str) -> Lesson | None:
+        try:
+            with self._read() as reader:
+                return reader.with_fingerprint(mark)
+        except StoreError:
+            return None  # an index that cannot be read is no reason to lose a lesson
 
     def _source(self) -> Source:
         with self._read() as reader:

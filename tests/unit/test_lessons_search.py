@@ -1,0 +1,457 @@
+"""Finding lessons: literal words, filters, ranking, likeness, and as somebody types."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.errors import UsageError
+from engine.store.lessons import (
+    Lesson,
+    LessonQuery,
+    LessonStore,
+    LiveSearch,
+    SearchStoppedError,
+    parse_query,
+)
+from engine.store.lessons.record import encode_line
+from tests.bench.lesson_corpus import queries, write_corpus
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+AMPLE = 30.0
+"""A budget that no search of these few lessons uses up, however busy the machine."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[LessonStore]:
+    with LessonStore(tmp_path / "lessons.jsonl", tmp_path / "lessons.idx.db", clock=lambda: NOW) as found:
+        yield found
+
+
+def fill(store: LessonStore, *lessons: Lesson) -> None:
+    store.file.write_bytes(b"".join(map(encode_line, lessons)))
+    store.catch_up()
+
+
+def lesson(id_: str, message: str = "", /, **fields: object) -> Lesson:
+    start = Lesson(
+        id_, "fix_bug", "verify", "test_failure", message or f"message of {id_}", last_seen=NOW - DAY
+    )
+    return msgspec.structs.replace(start, **fields)
+
+
+def found(store: LessonStore, typed: str, limit: int = 50) -> list[str]:
+    query = parse_query(typed, clock=lambda: NOW)
+    return [hit.lesson.id for hit in store.search(query, limit=limit, budget=AMPLE).hits]
+
+
+TEXTS = {
+    "quotes": """he said "stop" and it's `done`""",
+    "cpp": "the C++ compiler ran out of memory",
+    "csharp": "C# and F# differ",
+    "dotted": "cannot import foo.bar from foo",
+    "apart": "foo and bar, c and d",
+    "percent": "100% of 250 runs failed",
+    "near": "NEAR(x, y) is no operator here AND there OR NOT",
+    "at": "mail to @ann, -v and --verbose, * and **kwargs",
+    "cjk": "无法打开数据库连接，请重试",
+    "kana": "データベースに接続できません",
+    "hangul": "데이터베이스 연결 실패",
+    "thai": "ไม่สามารถเชื่อมต่อ",
+    "emoji": "deploy 🚀 by 👩‍💻 failed",
+    "accents": "Übergröße im Café, naïve façade",
+    "decomposed": "cafe\u0301s are decomposed",
+    "hindi": "हिन्दी संदेश",
+    "snake": "parse_header() got an unexpected keyword argument",
+    "path": "src/core/session.py:41: boom",
+    "long": "supercalifragilistic words need more than a prefix",
+    "backslash": r"C:\temp\new file and \d+ as a pattern",
+    "null": "before\x00after",
+}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LessonStore]:
+    folder = tmp_path_factory.mktemp("texts")
+    with LessonStore(folder / "lessons.jsonl", folder / "idx.db", clock=lambda: NOW) as store:
+        fill(
+            store,
+            *(Lesson(id_, "t", "a", "f", text, last_seen=NOW) for id_, text in TEXTS.items()),
+        )
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ('"', {"quotes"}),
+        ('"stop"', {"quotes"}),
+        ('"sto', {"quotes"}),
+        ("it's", {"quotes"}),
+        ("`", {"quotes"}),
+        ("C++", {"cpp"}),
+        ("c+", {"cpp"}),
+        ("C#", {"csharp"}),
+        ("#", {"csharp"}),
+        ("foo.bar", {"dotted"}),
+        ("oo.ba", {"dotted"}),
+        ("foo bar", {"dotted", "apart"}),
+        ("100%", {"percent"}),
+        ("%", {"percent"}),
+        ("NEAR(x", {"near"}),
+        ("NEAR(", {"near"}),
+        ("OR NOT", {"near", "dotted"}),  # import, cannot
+        ("@", {"at"}),
+        ("@ann", {"at"}),
+        ("--verbose", {"at"}),
+        ("-v", {"at"}),
+        ("**", {"at"}),
+        ("*", {"at"}),
+        ("-", {"at"}),
+        ("数据", {"cjk"}),
+        ("连接", {"cjk"}),
+        ("库", {"cjk"}),
+        ("连库", set()),
+        ("接続", {"kana"}),
+        ("ベース", {"kana"}),
+        ("연결", {"hangul"}),
+        ("이터베", {"hangul"}),
+        ("เชื่อม", {"thai"}),
+        ("🚀", {"emoji"}),
+        ("👩‍💻", {"emoji"}),
+        ("👩", {"emoji"}),
+        ("café", {"accents"}),
+        ("ÜBERGRÖSSE", set()),
+        ("ÜBERGRÖßE", {"accents"}),
+        ("cafe\u0301s", {"decomposed"}),
+        ("हिन्दी", {"hindi"}),
+        ("parse_header(", {"snake"}),
+        ("e_h", {"snake"}),
+        ("src/core/ses", {"path"}),
+        ("py:41:", {"path"}),
+        ("supercalifragilistic", {"long"}),
+        ("supercaliXragilistic", set()),
+        ("ragilist", {"long"}),
+        (r"\temp\new", {"backslash"}),
+        (r"\d+", {"backslash"}),
+        ("before\x00after", {"null"}),
+        ("\x00", {"null"}),
+        ("\ud800", set()),
+        ("\ue000", set()),
+        ("word* OR x", set()),
+    ],
+)
+def test_typed_words_are_literal(texts: LessonStore, typed: str, expected: set[str]) -> None:
+    assert set(found(texts, typed)) == expected
+
+
+def test_one_letter_finds_the_words_that_begin_with_it(texts: LessonStore) -> None:
+    assert {"cpp", "csharp", "apart"} <= set(found(texts, "c"))
+
+
+def test_the_matching_parts_are_marked(texts: LessonStore) -> None:
+    (hit,) = texts.search(LessonQuery(text="foo.bar foo")).hits[:1]
+    marked = [
+        hit.lesson.failure_msg[span.start : span.end] for span in hit.spans if span.field == "failure_msg"
+    ]
+    assert hit.lesson.id == "dotted"
+    assert marked == ["foo.bar", "foo"]
+
+
+WORDS = st.text(st.sampled_from("aAbB_.+-*\"'(é漢字👩\u200d"), min_size=1, max_size=5)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    messages=st.lists(
+        st.lists(WORDS, min_size=1, max_size=4).map(" ".join), min_size=1, max_size=8, unique=True
+    ),
+    asked=st.lists(st.lists(WORDS, min_size=1, max_size=2).map(" ".join), min_size=1, max_size=6),
+)
+def test_a_search_finds_what_a_plain_scan_finds(
+    tmp_path_factory: pytest.TempPathFactory, messages: list[str], asked: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("scan")
+    with LessonStore(folder / "l.jsonl", folder / "i.db", clock=lambda: NOW) as store:
+        fill(store, *(Lesson(str(n), failure_msg=message) for n, message in enumerate(messages)))
+        for text in asked:
+            expected = {
+                str(n)
+                for n, message in enumerate(messages)
+                if all(word.lower() in message.lower() for word in text.split())
+            }
+            assert set(found(store, text)) == expected, text
+
+
+@settings(max_examples=150, deadline=None)
+@given(typed=st.text(max_size=60))
+def test_no_typed_text_raises(texts: LessonStore, typed: str) -> None:
+    texts.search(parse_query(typed), budget=AMPLE)
+    texts.similar(typed)
+    texts.for_task(type=typed, files=[typed], text=typed)
+
+
+# Filters
+
+
+def test_filters_take_exact_names_or_their_beginnings(store: LessonStore) -> None:
+    fill(
+        store,
+        lesson("1", task_type="fix"),
+        lesson("2", task_type="fix_bug"),
+        lesson("3", task_type="fix_docs"),
+        lesson("4", task_type="Feature"),
+    )
+    assert found(store, "type:fix") == ["1"]
+    assert set(found(store, "type:fix_")) == {"2", "3"}
+    assert set(found(store, "type:FIX_BUG")) == {"2"}
+    assert found(store, "type:Feature") == ["4"]
+    assert found(store, "type:nothing") == []
+    assert set(found(store, "type:fix_ message")) == {"2", "3"}
+
+
+def test_all_combinations_of_filters_agree_with_a_plain_scan(store: LessonStore) -> None:
+    names = {"task_type": "tu", "activity_type": "ab", "failure_type": "fg", "pattern": "pq"}
+    lessons = [
+        Lesson(
+            str(n), *values[:3], f"word {n}", pattern=values[3], last_seen=NOW - n, times_seen=1 + n * 7 % 5
+        )
+        for n, values in enumerate([*itertools.product(*names.values())] * 3)
+    ]
+    fill(store, *lessons)
+    for chosen in itertools.product(*(["", *values] for values in names.values())):
+        query = LessonQuery("", *chosen, since=NOW - 40)
+        right = [
+            known
+            for known in lessons
+            if known.last_seen >= NOW - 40
+            and all(not v or getattr(known, field) == v for field, v in zip(names, chosen, strict=True))
+        ]
+        result = store.search(query)
+        assert [hit.lesson.id for hit in result.hits] == [known.id for known in right]
+        assert (result.total, result.more) == (len(right), False)
+        worded = store.search(msgspec.structs.replace(query, text="word"))
+        assert {hit.lesson.id for hit in worded.hits} == {known.id for known in right}
+        top = store.most_frequent(3, query)
+        by_count = sorted(right, key=lambda known: (-known.times_seen, -known.last_seen))
+        assert [known.id for known in top] == [known.id for known in by_count[:3]]
+
+
+def test_files_are_found_by_path_name_and_folder(store: LessonStore) -> None:
+    fill(
+        store,
+        lesson("1", metadata={"files": "src/a.py src/b.py"}),
+        lesson("2", metadata={"files": "lib/a.py"}),
+        lesson("3"),
+    )
+    assert found(store, "file:src/a.py") == ["1"]
+    assert set(found(store, "file:a.py")) == {"1", "2"}
+    assert found(store, "file:lib/") == ["2"]
+    assert found(store, "file:src message") == ["1"]
+
+
+def test_a_time_range_narrows_words_and_fields(store: LessonStore) -> None:
+    fill(store, *(lesson(str(n), last_seen=NOW - n * DAY) for n in range(3000)))
+    assert found(store, "since:2d message") == ["0", "1", "2"]
+    assert found(store, "since:2d") == ["0", "1", "2"]
+    query = LessonQuery("message", since=NOW - 2001 * DAY, until=NOW - 2000 * DAY)
+    assert {hit.lesson.id for hit in store.search(query).hits} == {"2000", "2001"}
+    assert [known.id for known in store.in_time_range(NOW - 2001 * DAY, NOW - 2000 * DAY)] == ["2000", "2001"]
+
+
+def test_a_total_is_exact_or_says_that_it_is_not(store: LessonStore) -> None:
+    fill(store, *(lesson(str(n), f"common {'even' if n % 2 else 'odd'}") for n in range(1500)))
+    many = store.search(LessonQuery("common"))
+    assert (len(many.hits), many.more) == (50, True)
+    some = store.search(LessonQuery(task_type="fix_bug"))
+    assert (len(some.hits), some.total, some.more) == (50, 1000, True)
+    assert store.search(LessonQuery("common", failure_type="none")).total == 0
+    assert some.took_s > 0
+
+
+# Ranking
+
+
+def test_search_ranks_by_place_then_worth(store: LessonStore) -> None:
+    fill(
+        store,
+        lesson("inside", "reconnected after a while"),
+        lesson("prefix", "connectors broke"),
+        lesson("resolution", "something else", resolution="connect twice"),
+        lesson("rare", "could not connect to it", times_seen=1),
+        lesson("often", "could not connect to them", times_seen=40),
+        lesson("old", "could not connect to us", last_seen=NOW - 400 * DAY),
+    )
+    assert found(store, "connect") == ["often", "rare", "prefix", "resolution", "old", "inside"]
+
+
+def test_adjoining_words_rank_before_scattered_ones(store: LessonStore) -> None:
+    fill(
+        store,
+        lesson("together", "connection refused by the peer", last_seen=NOW - 90 * DAY),
+        lesson("apart", "refused: the connection was closed"),
+    )
+    assert found(store, "connection refused") == ["together", "apart"]
+
+
+def test_an_old_frequent_lesson_that_was_seen_again_is_among_the_newest(store: LessonStore) -> None:
+    old = lesson("old", "needle in a haystack", times_seen=30)
+    fill(store, old, *(lesson(str(n), f"needle {n}") for n in range(700)))
+    store.file.open("ab").write(encode_line(msgspec.structs.replace(old, times_seen=1)))
+    store.catch_up()
+    assert found(store, "needle")[0] == "old"
+
+
+def test_lessons_for_a_task_are_those_of_its_type_files_and_words(store: LessonStore) -> None:
+    fill(
+        store,
+        lesson(
+            "both", "the parser lost a token", metadata={"files": "src/parser.py"}, last_seen=NOW - 60 * DAY
+        ),
+        lesson(
+            "file",
+            "anything",
+            task_type="docs",
+            metadata={"files": "src/parser.py"},
+            last_seen=NOW - 60 * DAY,
+        ),
+        lesson("type", "the disk was full", last_seen=NOW - 60 * DAY),
+        lesson("words", "the parser lost a token again", task_type="docs", last_seen=NOW - 60 * DAY),
+        lesson("newer", "unrelated", task_type="docs", times_seen=500, last_seen=NOW),
+    )
+    given = store.for_task(type="fix_bug", files=["src/parser.py"], text="Keep the token in the parser")
+    order = [known.id for known in given]
+    assert order[0] == "both"
+    assert set(order[1:]) == {"file", "type", "words"}
+    assert [known.id for known in store.for_task(type="none", files=["src/other.py"], text="")][:2] != []
+
+
+def test_a_resolved_lesson_goes_before_an_open_one(store: LessonStore) -> None:
+    fill(store, lesson("open", "same words"), lesson("resolved", "same words", resolution="do it"))
+    assert [known.id for known in store.for_task(type="fix_bug", text="same words")] == ["resolved", "open"]
+
+
+def test_lessons_for_a_task_fit_the_limits(store: LessonStore) -> None:
+    fill(store, *(lesson(str(n), "word " * 100) for n in range(10)))
+    assert len(store.for_task(type="fix_bug", limit=3)) == 3
+    few = store.for_task(type="fix_bug", limit=10, max_chars=1200)
+    assert 0 < len(few) < 5
+    assert sum(len(known.brief()) for known in few) <= 1200
+    assert store.for_task(type="fix_bug", limit=10, max_chars=10) == ()
+
+
+def test_nothing_is_given_to_a_task_that_nothing_speaks_for(store: LessonStore) -> None:
+    fill(store, lesson("1", "the disk was full", times_seen=900, last_seen=NOW))
+    assert store.for_task(type="docs", files=["README.md"], text="write a page about colours") == ()
+
+
+def test_similar_lessons_share_the_rarer_words(store: LessonStore) -> None:
+    fill(
+        store,
+        lesson("near", "connection to the ledger refused by peer"),
+        lesson("far", "connection closed"),
+        lesson("none", "unrelated"),
+        *(lesson(str(n), f"connection {n}") for n in range(200)),
+    )
+    hits = store.similar("the ledger connection was refused").hits
+    assert hits[0].lesson.id == "near"
+    assert hits[0].score > 2 * hits[1].score
+    assert "none" not in {hit.lesson.id for hit in hits}
+    assert store.similar("").hits == ()
+    assert store.similar("漢字 12 --").hits == ()
+
+
+# As somebody types
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LessonStore]:
+    folder = tmp_path_factory.mktemp("many")
+    write_corpus(folder / "lessons.jsonl", 5000)
+    with LessonStore(folder / "lessons.jsonl", folder / "idx.db", clock=lambda: NOW) as store:
+        store.catch_up()
+        yield store
+
+
+def test_every_hit_of_every_prefix_has_every_word(many: LessonStore) -> None:
+    for typed in queries(40):
+        for end in range(1, len(typed) + 1):
+            query = parse_query(typed[:end])
+            for hit in many.search(query, limit=10).hits:
+                text = "\n".join(str(value) for value in msgspec.structs.astuple(hit.lesson)).lower()
+                assert all(word.lower() in text for word in query.words), (typed[:end], hit.lesson)
+
+
+def test_only_the_newest_question_is_answered(many: LessonStore) -> None:
+    live = LiveSearch(many.open_reader)
+    try:
+        asked = [live.ask(LessonQuery("request"[:end])) for end in range(1, 8)]
+        assert asked[-1].result(timeout=10).hits
+        assert all(future.done() for future in asked)
+        assert not asked[-1].cancelled()
+    finally:
+        live.close()
+    live.close()
+    assert live.ask(LessonQuery("x")).cancelled()
+
+
+def test_a_search_that_nobody_waits_for_stops(many: LessonStore) -> None:
+    reader = many.open_reader()
+    try:
+        with pytest.raises(SearchStoppedError):
+            reader.search(LessonQuery("request response"), stopped=lambda: True)
+        assert reader.search(LessonQuery("request")).hits
+    finally:
+        reader.close()
+
+
+def test_a_failing_reader_fails_the_question_and_no_more(many: LessonStore) -> None:
+    state = SimpleNamespace(broken=True)
+
+    def open_reader():  # type: ignore[no-untyped-def]
+        if state.broken:
+            raise UsageError("no index")
+        return many.open_reader()
+
+    live = LiveSearch(open_reader)
+    try:
+        assert isinstance(live.ask(LessonQuery("a")).exception(timeout=10), UsageError)
+        state.broken = False
+        assert live.ask(LessonQuery("request")).result(timeout=10).hits
+    finally:
+        live.close()
+
+
+def test_searching_goes_on_while_lessons_are_added_and_rebuilt(many: LessonStore) -> None:
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                many.search(LessonQuery("request", failure_type="timeout"))
+                many.most_frequent(5)
+                many.for_task(type="fix_bug", text="request")
+            except BaseException as error:
+                failures.append(error)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for number in range(30):
+            many.add("tune", "verify", "crash", f"request {'abcdefgh'[number % 8]} crashed")
+        many.rebuild()
+    finally:
+        stop.set()
+        thread.join()
+    assert failures == []
+    assert many.search(LessonQuery("request crashed", failure_type="crash")).hits
