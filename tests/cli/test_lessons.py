@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.store.lessons import LessonStore
 from tests.cli.taskyard import taskyard
 from tests.sample_repository import SampleRepository
 from tui.cli import main
+from tui.cli.dashboard import LessonSearch
 
 Repo = Callable[..., SampleRepository]
 Run = Callable[..., str]
@@ -127,3 +129,16 @@ def test_a_file_in_the_repository_is_shared(repo: Repo) -> None:
     assert taskyard("lessons", "add", "a failure", at=root).status == 0
     assert (root / "tasks" / "lessons.jsonl").read_text().count("\n") == 1
     assert "a failure" in taskyard("lessons", "list", at=root).out
+
+
+def test_the_panel_finds_as_typed_and_shows_the_most_frequent_before(root: Path, run: Run) -> None:
+    add_some(run)
+    run("add", "the fixture sleeps", "--type", "fix_bug", "--failure", "timeout")
+    state = root / ".git" / "taskyard"
+    search = LessonSearch(LessonStore(state / "lessons.jsonl", state / "lessons.idx.db"))
+    first = search.search_typed("", 2)
+    assert (first.lessons[0].failure_msg, len(first.lessons), first.total) == ("the fixture sleeps", 2, 3)
+    found = search.search_typed("type:feature mod", 5)
+    assert [lesson.failure_msg for lesson in found.lessons] == ["no such module"]
+    assert found.took_s > 0
+    search.close()
