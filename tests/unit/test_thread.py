@@ -1,0 +1,157 @@
+"""The engine in its thread: real runs with a shell script as the agent, started, commanded and stopped from outside."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import PreflightError
+from engine.events import Event, Noticed
+from engine.model import TaskState
+from engine.process import strays
+from engine.settings import load_settings
+from engine.thread import EngineThread
+from tests.sample_repository import SampleRepository
+
+BOARD = """\
+| ID | Scope | Status | Branch | Verification |
+|---|---|---|---|---|
+| A | one | [ ] | | `test -s work.txt` |
+| B | two | [ ] | | `test -s work.txt` |
+"""
+WORKS = "cat > /dev/null; mkdir -p done; basename $PWD > done/$(basename $PWD).txt; echo x > work.txt"
+SLEEPS = "sleep 60"
+MakeEngine = Callable[..., EngineThread]
+
+
+@pytest.fixture
+def engine(repo: Callable[..., SampleRepository], tmp_path: Path) -> Iterator[MakeEngine]:
+    made: list[EngineThread] = []
+
+    def make(agent: str = WORKS, *, folder: Path | None = None, **options: Any) -> EngineThread:
+        root = folder or repo({"tasks/board.md": BOARD}).path
+        overrides = {
+            "roles.planner.kind": "none",
+            "roles.judge.kind": "none",
+            "roles.implementer.kind": "command",
+            "roles.implementer.command": ["/bin/sh", "-c", agent],
+            "git.max_age": "0.2s",
+        }
+        environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+        settings = load_settings(root, overrides=overrides, environ={})
+        made.append(EngineThread(settings, environ, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop(10)
+
+
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_a_run_goes_to_its_end_and_is_seen_from_outside(engine: MakeEngine) -> None:
+    heard: list[Event] = []
+    running = engine(linger=False, listener=heard.append)
+    assert not running.done
+    running.start()
+    until(lambda: running.done)
+    assert running.error is None
+    assert running.finished is not None
+    assert running.finished.status == "landed"
+    snapshot = running.latest()
+    assert snapshot.run.finished == running.finished == heard[-1]
+    assert snapshot.counts == {TaskState.LANDED: 2}
+
+
+def test_a_lingering_engine_waits_for_commands_and_stops_when_told(engine: MakeEngine) -> None:
+    running = engine(linger=True)
+    running.start()
+    until(lambda: running.latest().run.finished is not None)
+    assert not running.done
+    assert running.stop(5)
+    assert running.done
+    assert running.error is None
+
+
+def test_stopping_ends_what_runs_within_five_seconds_and_leaves_no_process(engine: MakeEngine) -> None:
+    running = engine(SLEEPS, linger=True)
+    running.start()
+    until(lambda: running.latest().count(TaskState.RUNNING) == 2)
+    run = running.latest().run.run
+    until(lambda: len(strays(run)) >= 2)
+    started = time.monotonic()
+    assert running.stop(5)
+    assert time.monotonic() - started < 5
+    assert running.error is None
+    assert running.finished is not None
+    assert running.finished.status == "interrupted"
+    assert strays(run) == ()
+
+
+def test_stopping_at_any_moment_of_the_start_is_soon_done(engine: MakeEngine) -> None:
+    running = engine(SLEEPS)
+    running.start()
+    assert running.stop(5)
+    assert running.error is None
+
+
+def test_an_engine_that_never_started_stops_at_once(engine: MakeEngine) -> None:
+    running = engine()
+    running.control.pause()
+    assert running.stop(1)
+    assert not running.done
+
+
+def test_what_keeps_a_run_from_starting_is_an_error_with_words(engine: MakeEngine, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    running = engine(folder=empty)
+    running.start()
+    until(lambda: running.done)
+    assert isinstance(running.error, PreflightError)
+    assert "git" in str(running.error)
+    assert running.finished is None
+    running.control.resume()  # nobody is left to command, and that is no error
+
+
+def test_commands_reach_the_run(engine: MakeEngine) -> None:
+    running = engine(SLEEPS, linger=True)
+    running.start()
+    until(lambda: running.latest().count(TaskState.RUNNING) == 2)
+    running.control.pause()
+    until(lambda: running.latest().run.dispatch == "paused")
+    running.control.set_concurrency(7)
+    until(lambda: running.latest().run.max_concurrency == 7)
+    running.control.resume()
+    until(lambda: running.latest().run.dispatch == "running")
+    running.control.cancel(["A"])
+    until(lambda: running.latest().count(TaskState.CANCELLED) == 1)
+    running.control.retry(["A"])
+    until(lambda: running.latest().count(TaskState.RUNNING) == 2)
+    running.control.cancel()
+    until(lambda: running.latest().count(TaskState.CANCELLED) == 2)
+    running.control.cancel(["nobody"])
+    until(lambda: running.latest().run.finished is not None)
+
+
+def test_a_command_that_cannot_be_done_is_a_notice_and_prints_nothing(
+    engine: MakeEngine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[Event] = []
+    running = engine(SLEEPS, listener=heard.append)
+    running.start()
+    until(lambda: running.latest().count(TaskState.RUNNING) == 2)
+    running.control.set_concurrency(0)
+    until(lambda: any(isinstance(event, Noticed) and "cannot be done" in event.text for event in heard))
+    assert running.stop(5)
+    assert "Traceback" not in capfd.readouterr().err
