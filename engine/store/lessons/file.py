@@ -25,7 +25,7 @@ from engine.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CHUNK = 8 << 20
+CHUNK = 4 << 20
 """Bytes to read at once; a longer line is read whole all the same."""
 
 TAIL = 64
