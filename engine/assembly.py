@@ -356,6 +356,7 @@ def _client(settings: Settings, environ: Mapping[str, str], budget: Budget, bus:
         ),
         prices=load_prices(llm.prices),
         budget=budget,
+        notice=lambda text: bus.emit(ev.Noticed(at=bus.clock(), level="warning", text=text)),
         deadlines=Deadlines(total=llm.timeout, idle=llm.idle_timeout),
         environ=environ,
     )

@@ -146,6 +146,7 @@ class LocalActivities:
 
     async def begin(self, task: Task, number: int, feedback: str) -> Attempt:
         self._recalled.discard(task.id)
+        task = self._bus.state.view(task.id).task  # its lane may have been changed since
         lessons = await asyncio.to_thread(self._choose_lessons, task)
         base = self._landing.tip()
         self._open.pop(task.id, None)

@@ -384,8 +384,10 @@ class Orchestrator:
         self._parts.lander.depart()
 
     def set_lane(self, task_id: str, lane: Lane) -> None:
-        """Move a task that has not started to another lane."""
+        """Move a task to another lane, from its next attempt on; what it has queued for a batch is then asked singly."""
         self._dispatcher.set_lane(task_id, lane)
+        if lane is Lane.FAST and self._parts.batcher is not None:
+            self._parts.batcher.withdraw(task_id)
         changed = replace(self._bus.state.view(task_id).task, lane=lane)
         self._bus.emit(ev.TasksAdded(at=self._now(), tasks=(changed,)))
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from engine.bus import Bus
 from engine.events import Event, Noticed, RunFinished
+from engine.model import Lane
 from engine.orchestrator import Orchestrator
 from engine.settings import Settings
 from engine.state import Snapshot
@@ -53,6 +54,10 @@ class Control:
     def set_concurrency(self, limit: int) -> None:
         """Change how many tasks may run at once."""
         self._send(lambda run: run.set_concurrency(limit))
+
+    def set_lane(self, task_id: str, lane: Lane) -> None:
+        """Move a task to another lane."""
+        self._send(lambda run: run.set_lane(task_id, lane))
 
     def land_now(self) -> None:
         """Let the train leave."""
