@@ -17,7 +17,6 @@ import tempfile
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
@@ -29,7 +28,7 @@ from tui.commands import DashboardCommands
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.screens.base import FrameScreen
-from tui.screens.dialogs import MIN_SIZE, ConfirmScreen, NoticesScreen, TooSmallScreen
+from tui.screens.dialogs import ConfirmScreen, NoticesScreen
 from tui.screens.help import HelpScreen
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
@@ -138,14 +137,6 @@ class DashboardApp(App[int]):
     ) -> None:
         """Say something in passing."""
         self.notify(message, severity=severity, markup=False, timeout=4)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Say so when nothing can be shown any more, and go on when it can."""
-        small = event.size.width < MIN_SIZE[0] or event.size.height < MIN_SIZE[1]
-        if small and not isinstance(self.screen, TooSmallScreen):
-            self.push_screen(TooSmallScreen())
-        elif not small and isinstance(self.screen, TooSmallScreen):
-            self.pop_screen()
 
     # Commands
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from engine.errors import TaskyardError
-from engine.store.lessons.record import Lesson
 from tui.format import fit, safe_text
 from tui.frame import Frame
 from tui.line import Line, joined, text
@@ -18,6 +17,9 @@ from tui.panels.panel import Panel
 from tui.plain import ago, count
 from tui.source.lookups import LessonHits, Lookups
 from tui.widgets.line_view import LineView
+
+if TYPE_CHECKING:
+    from engine.store.lessons.record import Lesson
 
 MAX_TYPED = 200
 

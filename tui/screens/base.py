@@ -1,10 +1,12 @@
-"""What the screens share: they are shown frames, and know the app they are part of."""
+"""What the screens share: they follow the run, and say so when the terminal is too small to show anything."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from textual.content import Content
 from textual.screen import ModalScreen, Screen
+from textual.widgets import Static
 
 from tui.frame import Frame
 
@@ -14,7 +16,55 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class FrameScreen(Screen[None]):
+MIN_SIZE = (38, 10)
+GOOD_SIZE = (40, 12)
+
+
+class TooSmallNote(Static):
+    """Covers the whole screen while nothing can be shown there."""
+
+    DEFAULT_CSS = """
+    TooSmallNote {
+        layer: note;
+        width: 100%;
+        height: 100%;
+        content-align: center middle;
+        text-align: center;
+        background: $background;
+        display: none;
+    }
+    """
+
+
+class Guarded:
+    """A screen that covers itself when the terminal is too small, and recovers by itself.
+
+    A screen of its own for this, pushed and popped while sizes change, makes Textual 8 lay out in circles.
+    """
+
+    def on_mount(self) -> None:
+        """Have the note ready."""
+        screen = cast("Screen[object]", self)
+        screen.mount(TooSmallNote())
+        screen.call_after_refresh(self.guard)
+
+    def on_resize(self) -> None:
+        """Look again."""
+        self.guard()
+
+    def guard(self) -> None:
+        """Cover the screen, or not."""
+        screen = cast("Screen[object]", self)
+        width, height = screen.app.size
+        small = width < MIN_SIZE[0] or height < MIN_SIZE[1]
+        for note in screen.query(TooSmallNote):
+            note.display = small
+            note.update(
+                Content(f"terminal too small: needs {GOOD_SIZE[0]}×{GOOD_SIZE[1]}, has {width}×{height}")
+            )
+
+
+class FrameScreen(Guarded, Screen[None]):
     """A screen that follows the run: the app shows it a frame whenever something changed."""
 
     @property

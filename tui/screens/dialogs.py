@@ -1,4 +1,4 @@
-"""The small screens: a question, a sheet of lines, the notices, and the word that the terminal is too small."""
+"""The small screens: a question, a sheet of lines, and the notices."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from textual.widgets import Button, Static
 from tui.format import safe_text
 from tui.line import BLANK, Line, text, wrapped
 from tui.plain import duration
+from tui.screens.base import Guarded
 from tui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
 
-MIN_SIZE = (38, 10)
-GOOD_SIZE = (40, 12)
 
-
-class ConfirmScreen(ModalScreen[bool]):
+class ConfirmScreen(Guarded, ModalScreen[bool]):
     """Asks before what cannot be undone. The answer that changes nothing has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -60,7 +58,7 @@ class ConfirmScreen(ModalScreen[bool]):
         self.dismiss(answer)
 
 
-class LinesScreen(ModalScreen[None]):
+class LinesScreen(Guarded, ModalScreen[None]):
     """Lines in a box, left with escape."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -130,19 +128,3 @@ class NoticesScreen(LinesScreen):
 
 
 _MARKS = {"error": ("✗", "bad"), "warning": ("!", "warn"), "info": ("·", "muted")}
-
-
-class TooSmallScreen(ModalScreen[None]):
-    """Says that nothing can be shown here, and goes by itself when it can."""
-
-    def compose(self) -> ComposeResult:
-        """One sentence."""
-        yield Static(Content(self._sentence()), id="too-small")
-
-    def on_resize(self) -> None:
-        """The size in the sentence is the one there is."""
-        self.query_one("#too-small", Static).update(Content(self._sentence()))
-
-    def _sentence(self) -> str:
-        size = self.app.size
-        return f"terminal too small: needs {GOOD_SIZE[0]}×{GOOD_SIZE[1]}, has {size.width}×{size.height}"

@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 
 from tui.format import fit
 from tui.frame import Frame
-from tui.line import Line, bar, cut_line, spread, text
+from tui.line import Line, bar, cut_line, spread, text, width
 from tui.panels.batches import BatchesPanel
 from tui.panels.caches import CachesPanel
 from tui.panels.dispatch import DispatchPanel
@@ -21,6 +21,7 @@ from tui.panels.panel import Panel
 from tui.plain import duration
 from tui.screens.base import FrameScreen
 from tui.screens.task import TaskScreen
+from tui.widgets.banner import banner_line, narrow_banner
 from tui.widgets.header import header_line
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.line_view import LineView
@@ -82,6 +83,9 @@ class MainScreen(FrameScreen):
         summary = LineView(id="summary")
         summary.can_focus = False
         yield summary
+        banner = LineView(id="banner")
+        banner.can_focus = False
+        yield banner
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -115,10 +119,9 @@ class MainScreen(FrameScreen):
         self.set_class(layout == "narrow", "-narrow")
         self.set_class(self.app.size.height >= 36, "-tall")
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self) -> None:
         """Another size may need another layout."""
         self._arrange()
-        super().on_resize()
 
     @on(Panel.Wanted)
     def _panel_wanted(self, event: Panel.Wanted) -> None:
@@ -142,11 +145,20 @@ class MainScreen(FrameScreen):
         self.query_one("#header", LineView).show([header_line(frame, cells)])
         if self.dashboard.source.playback is not None:
             self.query_one("#tape", LineView).show([self._tape_line(cells)])
+        self._show_banner(frame, cells)
         for panel in self.query(Panel):
             if panel.display:
                 panel.show(frame)
         if self.query_one("#summary").display:
             self.query_one("#summary", LineView).show(self._summary_lines(frame, cells))
+
+    def _show_banner(self, frame: Frame, cells: int) -> None:
+        banner = self.query_one("#banner", LineView)
+        line = banner_line(frame)
+        if width(line) > cells - 2:
+            line = narrow_banner(frame)
+        banner.display = bool(line)
+        banner.show([cut_line(((" ", "text"), *line), cells)])
 
     def _summary_lines(self, frame: Frame, cells: int) -> list[Line]:
         lines: list[Line] = []

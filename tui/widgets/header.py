@@ -28,13 +28,14 @@ def health_of(frame: Frame) -> Line:
     """How the run is, in words; what needs a person first."""
     run, health = frame.snapshot.run, frame.health
     if not health.alive:
-        return ((f"✗ {safe_text(health.text)}" if health.text else "✗ stopped", "bad"),)
+        return (("✗ stopped", "bad"),)
     if run.finished is not None:
         ended = run.finished
         tone = "good" if ended.status == "landed" else "warn"
         return ((f"■ {_ENDS[ended.status]}", tone),)
     if health.text:
-        return ((f"◌ {safe_text(health.text)}", "warn"),)
+        # A long word on the source's health stands in the banner.
+        return ((f"◌ {safe_text(health.text)}" if len(health.text) < 16 else "◌ waiting", "warn"),)
     if run.budget_reached:
         return (("! budget reached", "bad"),)
     if run.started is None:

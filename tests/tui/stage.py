@@ -1,0 +1,99 @@
+"""A dashboard over a made-up run, as a process of its own: `python -m tests.tui.stage MODE`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Iterable
+
+from engine import events as ev
+from engine.errors import StoreError
+from engine.state import RunState, Snapshot
+from tests.tui import sample_run
+from tui.app import show
+from tui.source import Health, Lookups
+from tui.source.protocol import Mode
+
+
+class Control:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, object]] = []
+
+    def pause(self) -> None:
+        self.calls.append(("pause", None))
+
+    def resume(self) -> None:
+        self.calls.append(("resume", None))
+
+    def drain(self) -> None:
+        self.calls.append(("drain", None))
+
+    def cancel(self, task_ids: Iterable[str] | None = None) -> None:
+        self.calls.append(("cancel", None if task_ids is None else tuple(task_ids)))
+
+    def retry(self, task_ids: Iterable[str]) -> None:
+        self.calls.append(("retry", tuple(task_ids)))
+
+    def set_concurrency(self, limit: int) -> None:
+        self.calls.append(("set_concurrency", limit))
+
+    def land_now(self) -> None:
+        self.calls.append(("land_now", None))
+
+
+class StagedSource:
+    """A live run in a thread. `mode`: still (no events), busy (many), broken (ends with an error after a while)."""
+
+    mode: Mode = "LIVE"
+    playback = None
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._state = RunState().apply_all(sample_run.events_until(95))
+        self._snapshot = self._state.snapshot()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.control = Control()
+        self.lookups = Lookups()
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._end.set()
+        self._thread.join()
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("stopped", file=sys.stderr)
+
+    def latest(self) -> Snapshot:
+        return self._snapshot
+
+    def now(self) -> float:
+        return sample_run.BEGIN + 95 if self._mode == "finished" else time.time()
+
+    def health(self) -> Health:
+        return Health()
+
+    def _run(self) -> None:
+        if self._mode == "finished":
+            self._state.apply(sample_run.finished(sample_run.BEGIN + 95))
+            self._snapshot = self._state.snapshot()
+        for number in itertools.count():
+            if self._end.wait(0.05):
+                return
+            if self._mode == "busy":
+                for _ in range(250):
+                    self._state.apply(ev.Progressed(at=time.time(), task="T2.10", text=f"step {number}"))
+                self._snapshot = self._state.snapshot()
+            if self._mode == "broken" and number == 20:
+                self.error = StoreError("the journal cannot be written: disk full", "free some space")
+
+
+if __name__ == "__main__":
+    sys.exit(show(StagedSource(sys.argv[1])))

@@ -1,0 +1,110 @@
+"""A real terminal for a real process: what it writes is read by a terminal emulator, keys are typed into its pty."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pexpect
+import pyte
+
+ROOT = Path(__file__).parents[2]
+
+
+class Terminal:
+    """Runs `python ARGS` in a pty of `width` by `height` cells."""
+
+    def __init__(
+        self,
+        args: Sequence[str],
+        *,
+        width: int = 100,
+        height: int = 30,
+        cwd: Path = ROOT,
+        env: dict[str, str] | None = None,
+    ) -> None:
+        environ = {
+            **os.environ,
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "PYTHONPATH": str(ROOT),
+            **(env or {}),
+        }
+        self.process = pexpect.spawn(
+            sys.executable, list(args), dimensions=(height, width), cwd=str(cwd), env=environ, timeout=5
+        )
+        self._begin(width, height)
+        self.raw = b""
+
+    def _begin(self, width: int, height: int) -> None:
+        self._screen = pyte.Screen(width, height)
+        self._stream = pyte.ByteStream(self._screen)
+
+    @property
+    def text(self) -> str:
+        """What stands on the screen."""
+        return "\n".join(line.rstrip() for line in self._screen.display)
+
+    def read(self, seconds: float = 0.05) -> bytes:
+        """Take in what is written within so long; gives it."""
+        try:
+            data: bytes = self.process.read_nonblocking(1 << 16, timeout=seconds)
+        except (pexpect.TIMEOUT, pexpect.EOF):
+            return b""
+        self.raw += data
+        # pyte knows neither private CSI prefixes such as "<u" nor synchronized output; they draw nothing.
+        self._stream.feed(data)
+        return data
+
+    def until(self, condition: Callable[[str], bool], timeout: float = 15.0) -> str:
+        """Wait until the screen satisfies the condition; gives it. Fails with what stands there instead."""
+        deadline = time.monotonic() + timeout
+        while not condition(self.text):
+            assert time.monotonic() < deadline, f"not reached in {timeout} s:\n{self.text}"
+            self.read()
+        return self.text
+
+    def until_shows(self, words: str, timeout: float = 15.0) -> str:
+        """Wait until these words stand on the screen."""
+        return self.until(lambda text: words in text, timeout)
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        self.process.send(keys)
+
+    def resize(self, width: int, height: int) -> None:
+        """Make the window another size."""
+        # An emulator's own idea of what stays when it shrinks differs; the dashboard draws everything anew.
+        self._begin(width, height)
+        self.process.setwinsize(height, width)
+
+    def end(self, timeout: float = 10.0) -> int:
+        """Wait for the process to end; gives its exit status (or minus the signal that killed it)."""
+        deadline = time.monotonic() + timeout
+        while self.process.isalive():
+            assert time.monotonic() < deadline, f"still alive after {timeout} s:\n{self.text}"
+            self.read(0.02)
+        self.read()
+        status = self.process.exitstatus
+        return int(status) if status is not None else -int(self.process.signalstatus)
+
+    @property
+    def restored(self) -> bool:
+        """Whether the alternate screen was left and the cursor and mouse given back, in that order."""
+        return all(self.raw.rfind(off) > self.raw.rfind(on) for on, off in _PAIRS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.close(force=True)
+
+
+_PAIRS = ((b"\x1b[?1049h", b"\x1b[?1049l"), (b"\x1b[?25l", b"\x1b[?25h"), (b"\x1b[?1000h", b"\x1b[?1000l"))

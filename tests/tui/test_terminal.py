@@ -1,0 +1,100 @@
+"""The dashboard in a real terminal: however it ends, the terminal is given back and the source stopped."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.tui.terminal import ROOT, Terminal
+
+
+def stage(mode: str, width: int = 100, height: int = 30) -> Terminal:
+    return Terminal(["-m", "tests.tui.stage", mode], width=width, height=height)
+
+
+def test_quitting_a_running_run_asks_and_says_it_was_interrupted() -> None:
+    with stage("busy") as terminal:
+        terminal.until_shows("step 5")
+        terminal.press("q")
+        terminal.until_shows("Quit in the middle of the run?")
+        terminal.press("n")
+        terminal.until(lambda text: "Quit in the middle" not in text)
+        terminal.press("q")
+        terminal.until_shows("Quit in the middle of the run?")
+        terminal.press("y")
+        assert terminal.end() == 130
+        assert terminal.restored
+        assert b"stopped" in terminal.raw
+
+
+def test_quitting_a_finished_run_gives_its_status_without_a_question() -> None:
+    with stage("finished") as terminal:
+        terminal.until_shows("q quits")
+        terminal.press("q")
+        assert terminal.end() == 1
+        assert terminal.restored
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_gives_the_terminal_back_and_stops_the_source(number: signal.Signals) -> None:
+    with stage("busy") as terminal:
+        terminal.until_shows("step 5")
+        begin = time.monotonic()
+        terminal.process.kill(number)
+        assert terminal.end(5) == 128 + number
+        assert time.monotonic() - begin < 5
+        assert terminal.restored
+        assert b"stopped" in terminal.raw
+
+
+def test_a_broken_engine_ends_the_dashboard_and_is_told_in_words() -> None:
+    with stage("broken") as terminal:
+        assert terminal.end(15) == 1
+        assert terminal.restored
+        assert b"taskyard: the journal cannot be written: disk full: free some space" in terminal.raw
+
+
+def test_a_closed_terminal_stops_the_source() -> None:
+    terminal = stage("busy")
+    terminal.until_shows("step 5")
+    pid = terminal.process.pid
+    terminal.process.ptyproc.fileobj.close()
+    deadline = time.monotonic() + 6
+    while terminal.process.ptyproc.isalive():
+        assert time.monotonic() < deadline, f"process {pid} lives on without a terminal"
+        time.sleep(0.02)
+    assert terminal.process.ptyproc.exitstatus == 128 + signal.SIGHUP
+
+
+def test_a_terminal_that_is_too_small_says_so_and_recovers() -> None:
+    with stage("busy", 20, 5) as terminal:
+        text = terminal.until_shows("small")
+        assert "20×5" in " ".join(text.split())
+        terminal.resize(100, 30)
+        terminal.until_shows("1 Dispatch")
+        terminal.resize(20, 5)
+        terminal.until_shows("small")
+        terminal.resize(60, 20)
+        terminal.until_shows("1 Dispatch")
+
+
+def test_a_run_that_stands_still_costs_not_one_byte() -> None:
+    with stage("finished") as terminal:
+        terminal.until_shows("q quits")
+        while terminal.read(0.6):
+            pass
+        begin = time.monotonic()
+        written = b""
+        while time.monotonic() - begin < 2.5:
+            written += terminal.read(0.5)
+        assert written == b""
+
+
+def test_nothing_heavy_is_imported_before_the_first_paint() -> None:
+    code = "import sys, tui.app; print(*sorted({'anthropic', 'git', 'apsw', 'jinja2', 'pygments'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
