@@ -181,6 +181,8 @@ class Lander:
                 problem=result.problem,
             )
         )
+        if result.notice:
+            self._bus.emit(ev.Noticed(at=self._bus.clock(), level="info", text=result.notice))
 
     def _answer(self, number: int, cargo: Sequence[Cargo], result: TrainResult) -> None:
         answers: dict[str, Answer] = {item.task_id: Landed(item.commit, number) for item in result.landed}

@@ -14,6 +14,7 @@ from engine.git.combine import MERGE_TREE_SINCE
 from engine.git.registry import checked_out_at
 from engine.git.repository import Repository
 from engine.git.upstream import Upstream
+from engine.git.words import count_of
 
 OLDEST = (2, 30)
 SIGN_TIMEOUT = 15.0
@@ -143,16 +144,16 @@ async def _base(
         return head
     if current == upstream.ref and tip is not None:
         if tip != head:
-            ahead = await repository.line("rev-list", "--count", f"{tip}..{head}")
-            what = (
-                f"{ahead} commits of {target} are not pushed" if ahead != "0" else f"your {target} is behind"
-            )
+            ahead = int(await repository.line("rev-list", "--count", f"{tip}..{head}"))
+            what = f"your {target} is behind"
+            if ahead:
+                what = f"your {target} has {count_of(ahead, 'commit')} that {remote} has not"
             notices.append(f"{what}: tasks begin from {remote}/{target}")
         return tip
-    unpushed = await repository.line("rev-list", "--count", head, "--not", f"--remotes={remote}")
-    if unpushed != "0":
+    unpushed = int(await repository.line("rev-list", "--count", head, "--not", f"--remotes={remote}"))
+    if unpushed:
         notices.append(
-            f"{unpushed} commits of yours are not on {remote} yet: they go to {target} with the tasks' work"
+            f"{remote} lacks {count_of(unpushed, 'commit')} of yours: what lands on {target} brings them along"
         )
     return head
 
@@ -181,8 +182,6 @@ async def _odd_things(repository: Repository, base: str) -> list[str]:
         notices.append(f"core.hooksPath names {hooks}, which does not exist: no hooks run")
     dirty = (await run("status", "--porcelain", "--untracked-files=no", "-z", check=False)).stdout
     if dirty:
-        count = len([entry for entry in dirty.split("\0") if entry])
-        notices.append(
-            f"{count} changed files in your checkout are not part of what tasks see: they begin from {base[:10]}"
-        )
+        changed = count_of(len([entry for entry in dirty.split("\0") if entry]), "changed file")
+        notices.append(f"tasks do not see {changed} of your checkout: they begin from the commit {base[:10]}")
     return notices

@@ -21,6 +21,7 @@ from engine.git.names import slug
 from engine.git.registry import checked_out_at, file_lock
 from engine.git.repository import Repository
 from engine.git.upstream import Upstream
+from engine.git.words import count_of
 from engine.model import BoardStatus
 
 __all__ = ["Cargo", "Checked", "Landed", "Returned", "Train", "TrainResult"]
@@ -216,7 +217,7 @@ class _Journey:
         """Make the commit to push; empty when there is nothing to push. What cannot land goes to `returned`."""
         train = self._train
         onto = await train._onto(upstream)
-        self._tell("combine", f"{len(self._left)} branches")
+        self._tell("combine", count_of(len(self._left), "branch"))
         chain = await self._couple(Chain(onto), self._left)
         while (found := await train._inspector.first_red(chain, self._tell)) is not None:
             bad, checked = found

@@ -24,6 +24,7 @@ from engine.git.keeping import keep, kept_refs
 from engine.git.names import branch_of, slug
 from engine.git.registry import Registered, registered, registering
 from engine.git.repository import Repository
+from engine.git.words import count_of
 from engine.model import Change
 
 OURS = "refs/taskyard/branches"
@@ -272,9 +273,8 @@ class Worktrees:
                         )
         gone = await self.trim()
         if gone:
-            told.append(
-                f"{len(gone)} idle worktrees were removed to save space: their work is kept ({', '.join(gone)})"
-            )
+            words = f"removed {count_of(len(gone), 'idle worktree')} to save space, all work kept"
+            told.append(f"{words}: {', '.join(gone)}")
         return tuple(told)
 
     async def trim(self) -> tuple[str, ...]:

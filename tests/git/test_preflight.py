@@ -170,7 +170,7 @@ async def test_a_target_that_is_no_branch_name_is_refused(repo: Make) -> None:
 async def test_a_dirty_tree_is_told_and_left_alone(repo: Make) -> None:
     sample = repo({"a.txt": "a\n"})
     sample.write({"a.txt": "dirty\n"})
-    notice(await look(sample.path), "1 changed files")
+    notice(await look(sample.path), "tasks do not see 1 changed file of your checkout")
     assert (sample.path / "a.txt").read_text() == "dirty\n"
 
 
@@ -241,10 +241,10 @@ async def test_commits_that_are_not_pushed_are_told(repo: Make) -> None:
     mine = sample.commit("Mine alone")
     found = await look(sample.path)
     assert found.base == mine
-    notice(found, "1 commits of yours are not on origin yet")
+    notice(found, "origin lacks 1 commit of yours")
     direct = await look(sample.path, target="main")
     assert direct.base == pushed
-    notice(direct, "1 commits of main are not pushed: tasks begin from origin/main")
+    notice(direct, "your main has 1 commit that origin has not: tasks begin from origin/main")
 
 
 async def test_a_checkout_behind_its_remote_begins_from_the_remote(repo: Make, tmp_path: Path) -> None:

@@ -426,7 +426,7 @@ async def test_commits_on_a_detached_head_outlive_their_idle_worktree(here: Plac
     alone = here.sample.git("rev-parse", "HEAD", at=made.path)
     await dead(here, "T1")
     (words,) = await Worktrees(here.repository, here.root, BOARD, max_count=0).mend()
-    assert "1 idle worktrees were removed" in words
+    assert "removed 1 idle worktree to save space, all work kept: T1" in words
     assert here.refs(KEPT) == [f"{KEPT}/T1/{alone[:12]}"]
 
 
