@@ -371,7 +371,7 @@ class RunState:
 
     def _run_started(self, e: ev.RunStarted) -> None:
         fields = {name: getattr(e, name) for name in _RUN_FIELDS}
-        self._run = RunView(started=e.at, **fields)
+        self._run = RunView(started=e.at, cycle=self._run.cycle, **fields)
         self._add_tasks(e.tasks)
 
     def _run_resumed(self, e: ev.RunResumed) -> None:
