@@ -231,7 +231,9 @@ class Dispatcher(Generic[R]):
                 continue
             while heap and not self._is_current(heap[0]):
                 heapq.heappop(heap)
-            if heap and (best is None or heap[0] < best):
+            # Pausing and draining start nothing new, but what has begun may go on to its end; it stands first.
+            waits = heap and (self._paused or self._draining) and self._entries[heap[0][-1]].waker is None
+            if heap and not waits and (best is None or heap[0] < best):
                 best, best_group = heap[0], heap
         if best is None or best_group is None:
             return None
@@ -241,9 +243,7 @@ class Dispatcher(Generic[R]):
     def _is_current(self, item: tuple[bool, int, int, int, str]) -> bool:
         entry = self._entries[item[-1]]
         wants = entry.progress is Progress.QUEUED or (entry.waker is not None and not entry.holds)
-        # Pausing and draining start nothing new, but what has begun may go on to its end.
-        held_back = (self._paused or self._draining) and entry.waker is None
-        return wants and entry.generation == item[3] and not held_back
+        return wants and entry.generation == item[3]
 
     def _hold(self, entry: _Entry[R]) -> None:
         entry.holds = True

@@ -134,7 +134,7 @@ class Orchestrator:
         self._dispatcher.add(order(tasks, needs), done=done)
 
     async def _tidy(self) -> None:
-        """Finish what a crash interrupted after a landing: lessons without their resolution, worktrees not given back."""
+        """Finish what a crash interrupted after a landing: lessons not resolved, worktrees not given back."""
         if self._parts.resumed:
             for view in self._views():
                 if view.state is TaskState.LANDED and view.attempt:
@@ -142,8 +142,8 @@ class Orchestrator:
 
     def _take_up_rows(self) -> None:
         """Tell rows that were added or rewritten while the run was interrupted."""
-        known = {view.id: view.task for view in self._views()}
-        changed = tuple(task for task in self._project.tasks if known.get(task.id) != task)
+        known = {view.id: _row(view.task) for view in self._views()}
+        changed = tuple(task for task in self._project.tasks if known.get(task.id) != _row(task))
         if changed:
             self._bus.emit(ev.TasksAdded(at=self._now(), tasks=changed))
 
@@ -384,7 +384,7 @@ class Orchestrator:
         self._parts.lander.depart()
 
     def set_lane(self, task_id: str, lane: Lane) -> None:
-        """Move a task to another lane, from its next attempt on; what it has queued for a batch is then asked singly."""
+        """Move a task to another lane, from its next attempt on; what it has queued for a batch is asked singly."""
         self._dispatcher.set_lane(task_id, lane)
         if lane is Lane.FAST and self._parts.batcher is not None:
             self._parts.batcher.withdraw(task_id)
@@ -418,3 +418,8 @@ class Orchestrator:
     def _dispatch_changed(self) -> None:
         mode, limit = self._dispatcher.mode, self._dispatcher.max_concurrency
         self._bus.emit(ev.DispatchChanged(at=self._now(), mode=mode, max_concurrency=limit))
+
+
+def _row(task: Task) -> Task:
+    """The row without its state and place, which change as the run goes on."""
+    return replace(task, status=BoardStatus.OPEN, line=0)

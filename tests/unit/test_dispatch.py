@@ -302,3 +302,30 @@ def test_no_limit_is_passed_and_no_task_starts_early(
                 assert any(name not in done for name in task.after)
 
     asyncio.run(main())
+
+
+async def test_what_has_begun_gets_its_slot_back_while_paused_and_what_waits_is_not_forgotten() -> None:
+    back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    order: list[str] = []
+
+    async def work(task: Task, slot: Slot) -> None:
+        order.append(task.id)
+        if task.id == "A":
+            slot.release()
+            await back
+            await slot.acquire()
+            order.append("A again")
+
+    dispatcher = Dispatcher(work, max_concurrency=1)
+    dispatcher.add(tasks("A"))
+    await settle()
+    dispatcher.pause()
+    dispatcher.add(tasks("B"))
+    back.set_result(None)
+    await settle()
+    assert order == ["A", "A again"]
+    dispatcher.drain()
+    await settle()
+    dispatcher.resume()
+    await dispatcher.wait()
+    assert order == ["A", "A again", "B"]
