@@ -51,17 +51,22 @@ def text_score(lesson: Lesson, terms: Sequence[Term], *, inside: bool) -> float 
 
     `inside`: a word may also stand inside another.
     """
-    fields = [(weight, text.lower()) for _, weight, text in _fields(lesson)]
+    message = lesson.failure_msg.lower()
+    others: list[tuple[float, str]] | None = None
     total = 0.0
     for term in terms:
-        best = 0.0
-        for weight, text in fields:
-            if weight > best:
+        best = _fit(message, term, inside=inside)
+        if best < 1.0:
+            if others is None:
+                others = [(weight, text.lower()) for _, weight, text in _fields(lesson)[1:]]
+            for weight, text in others:
+                if weight <= best:
+                    break  # they are in the order of their weights
                 best = max(best, weight * _fit(text, term, inside=inside))
-        if not best:
-            return None
+            if not best:
+                return None
         total += best
-    if len(terms) > 1 and " ".join(term.text for term in terms).lower() in fields[0][1]:
+    if len(terms) > 1 and " ".join([term.lowered for term in terms]) in message:
         total += 1.0
     return 2 * total / max(len(terms), 1) + (0.15 if lesson.resolution else 0.0)
 
@@ -111,16 +116,16 @@ def task_score(
 
 
 def _fields(lesson: Lesson) -> list[tuple[str, float, str]]:
+    """Name, weight and text of all fields that are searched, the message first, in the order of their weights."""
     fields = [(name, weight, getattr(lesson, name)) for name, weight in FIELD_WEIGHTS.items()]
-    fields += [(f"metadata.{key}", _METADATA_WEIGHT, value) for key, value in lesson.metadata.items()]
-    return fields
+    return fields + [(f"metadata.{key}", _METADATA_WEIGHT, value) for key, value in lesson.metadata.items()]
 
 
 def _fit(text: str, term: Term, *, inside: bool) -> float:
     """1 for a whole word, 0.8 for the start of one, 0.4 inside one, 0 when it is not there."""
     needle = term.lowered
-    best = 0.0
     at = text.find(needle)
+    best = 0.0
     while at >= 0:
         if not term.bounded or at == 0 or not text[at - 1].isalnum():
             end = at + len(needle)

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-NEWEST = 600
+NEWEST = 400
 """Matches of the word index that are looked at, the newest ones."""
 
-SCORED = 200
+SCORED = 100
 """Lessons whose text is read and scored, the worthiest of those."""
 
 COUNTED = 1000
 """A total is exact up to here; beyond, `SearchResult.more` is true."""
 
-BUDGET = 0.008
+BUDGET = 0.006
 """Seconds after which the slower ways of looking (inside words, through all texts) are not begun, or end."""
 
 MAX_NAMES = 24
@@ -325,7 +325,7 @@ class LessonReader:
         try:
             cursor.execute(sql, values)
             while not ended and len(hits) < limit:
-                rows = list(islice(cursor, 100))
+                rows = list(islice(cursor, 40))
                 ended = not rows
                 prior = {key: worth(times, last, now) for key, times, last in rows}
                 if time.perf_counter() > deadline:

@@ -32,6 +32,7 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufeff\u
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _ASCII_SYMBOLS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _SYMBOL_WORDS = {c: f" {SYMBOL}{ord(c):x}" for c in _ASCII_SYMBOLS}
+_ASCII_QUESTIONS = frozenset(f'"{word.strip()}"' for word in _SYMBOL_WORDS.values())
 
 
 def facet(field: str, name: str | int) -> str:
@@ -110,17 +111,10 @@ class Term:
     questions: tuple[str, ...]
     exact: bool
     """Whether the questions are satisfied by no other lesson, so that its text need not be read."""
-
-    @property
-    def lowered(self) -> str:
-        """The word in lower case."""
-        return self.text.lower()
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it must stand at the start of a word; one that begins with a symbol stands anywhere."""
-        first = self.text[0]
-        return first.isalnum() and not _UNSPACED_RUN.match(first)
+    lowered: str
+    """The word in lower case."""
+    bounded: bool
+    """Whether it must stand at the start of a word; one that begins with a symbol stands anywhere."""
 
     @property
     def at_word_start(self) -> re.Pattern[str]:
@@ -145,10 +139,10 @@ def match_expression(found: Iterable[Term], facets: Iterable[str] = ()) -> tuple
     for term in found:
         exact = exact and term.exact
         for question in term.questions:
-            parts[question] = _is_short_prefix(question)
-    kept = [question for question, short in parts.items() if not short]
+            parts[question] = _is_common(question)
+    kept = [question for question, common in parts.items() if not common]
     if kept:
-        # One or two letters begin a word of nearly every lesson: cheaper to look for in the texts that are left.
+        # Nearly every lesson has them: cheaper to look for in the texts that are left.
         exact = exact and len(kept) == len(parts)
     else:
         kept = list(parts)
@@ -156,8 +150,10 @@ def match_expression(found: Iterable[Term], facets: Iterable[str] = ()) -> tuple
     return " AND ".join([*(f"({facet})" for facet in facets), *kept[:MAX_QUESTIONS]]), exact
 
 
-def _is_short_prefix(question: str) -> bool:
-    return question.endswith("*") and len(question) <= 5
+def _is_common(question: str) -> bool:
+    """Whether it asks for a punctuation mark, or for words that begin with one or two letters."""
+    short_prefix = question.endswith("*") and len(question) <= 5
+    return short_prefix or question in _ASCII_QUESTIONS
 
 
 def _term(word: str) -> Term:
@@ -171,7 +167,8 @@ def _term(word: str) -> Term:
             questions.update(dict.fromkeys(_questions(piece, following)))
         previous = piece[-1]
     exact = len(pieces) == 1 and word.isascii() and word.isalnum() and len(word) <= LONGEST_PREFIX
-    return Term(word, tuple(questions), exact)
+    bounded = word[0].isalnum() and not _UNSPACED_RUN.match(word[0])
+    return Term(word, tuple(questions), exact, word.lower(), bounded)
 
 
 def _questions(piece: str, following: str) -> list[str]:
