@@ -1,4 +1,4 @@
-"""A run in a process of its own, for the tests that kill it: three tasks, one train, worktrees released.
+"""A run in a process of its own, for the tests that kill it: four tasks, one train, worktrees released.
 
     python -m tests.git.crash_run CHECKOUT WORKTREES
 
@@ -21,7 +21,7 @@ from engine.git.upstream import Upstream
 from engine.git.worktrees import Worktrees
 from tests.git.trains import BOARD, TARGET
 
-TASKS = ("T1", "T2", "fix: a/b")
+TASKS = ("T1", "T2", "T3", "fix: a/b")
 
 
 async def main(checkout: Path, root: Path) -> None:

@@ -107,6 +107,14 @@ async def test_what_the_target_changed_since_is_left_to_real_merges(repo: Make) 
     assert await in_bulk(sample, member, *members) is None
 
 
+async def test_a_folder_that_the_target_renamed_is_left_to_real_merges(repo: Make) -> None:
+    sample = repo(START)
+    members = [*fillers(sample), branch(sample, "one", {"d/new.txt": "x\n"})]
+    sample.git("mv", "d", "moved")
+    sample.commit("Rename the folder")
+    assert await in_bulk(sample, *members) is None
+
+
 async def test_a_commit_that_the_target_has_is_left_to_real_merges(repo: Make) -> None:
     sample = repo(START)
     member = branch(sample, "one", {"a.txt": "one\n"})

@@ -38,7 +38,7 @@ async def crash_run(sample: SampleRepository, fault: str = "") -> tuple[int, str
 @pytest.fixture
 def copies(repo: Make, tmp_path: Path) -> Callable[[], SampleRepository]:
     """Copies of one repository, with a checkout that somebody works in."""
-    first = repo({"README.md": "# Shop\n", BOARD: board(2)}, name="first/project")
+    first = repo({"README.md": "# Shop\n", BOARD: board(3)}, name="first/project")
     first.write({"README.md": "# Shop, being edited\n", "staged.txt": "s\n", "untracked.txt": "u\n"})
     first.git("add", "staged.txt")
     count = 0

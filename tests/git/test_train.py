@@ -333,7 +333,7 @@ async def test_a_push_that_arrived_but_was_not_answered_counts_once(yard: Open) 
 
     upstream.push = cut_off  # type: ignore[method-assign]
     result = await here.land(await here.cargo("T1", {"a": "x\n"}))
-    assert landed(result) == ["T1"]
+    assert (landed(result), result.pushed, here.waits) == (["T1"], True, [])
     assert here.sample.pushes(TARGET) == 1
     assert here.refs("refs/taskyard/queue") == []
 
