@@ -502,15 +502,22 @@ class RunState:
         view = self._tasks.get(e.task)
         if view is None:
             return
+        spans = self._end_span(view, e.stage, e.attempt, e.at, ok=e.ok, note=e.note, log=e.log)
+        self._change(e.task, spans=spans, last=e.note or view.last)
+
+    def _end_span(
+        self, view: TaskView, stage: Stage, attempt: int, at: float, *, ok: bool, note: str, log: str = ""
+    ) -> tuple[StageSpan, ...]:
+        """Close the stage's open span, and count its time; gives all spans."""
         spans = list(view.spans)
         for index in range(len(spans) - 1, -1, -1):
             span = spans[index]
-            if span.stage is e.stage and span.attempt == e.attempt and span.ended is None:
-                ended = max(span.started, e.at)
-                spans[index] = replace(span, ended=ended, ok=e.ok, note=e.note, log=e.log)
-                self._time_stage(e.stage, ended - span.started)
+            if span.stage is stage and span.attempt == attempt and span.ended is None:
+                ended = max(span.started, at)
+                spans[index] = replace(span, ended=ended, ok=ok, note=note, log=log)
+                self._time_stage(stage, ended - span.started)
                 break
-        self._change(e.task, spans=tuple(spans), last=e.note or view.last)
+        return tuple(spans)
 
     def _time_stage(self, stage: Stage, seconds: float) -> None:
         old = self._stage_times.get(stage, StageTime(stage))
@@ -546,9 +553,13 @@ class RunState:
             )
 
     def _ready_to_land(self, e: ev.TaskReadyToLand) -> None:
+        view = self._tasks.get(e.task)
+        if view is None:
+            return
         self._change(
             e.task,
             state=TaskState.TO_LAND,
+            spans=(*view.spans, StageSpan(e.attempt, Stage.LAND, e.at))[-MAX_SPANS:],
             stage=Stage.LAND,
             stage_started=e.at,
             commit=e.commit,
@@ -564,6 +575,7 @@ class RunState:
         self._add(sent_back=1)
         self._change(
             e.task,
+            spans=self._end_span(view, Stage.LAND, e.attempt, e.at, ok=False, note=e.reason),
             state=TaskState.QUEUED,
             over=True,
             stage=None,
@@ -581,8 +593,7 @@ class RunState:
         view = self._tasks.get(e.task)
         if view is None or (view.state is TaskState.LANDED and view.commit):
             return
-        if view.stage is Stage.LAND and view.stage_started is not None:
-            self._time_stage(Stage.LAND, max(0.0, e.at - view.stage_started))
+        where = f"train {e.train}, {e.commit[:7]}" if e.train else f"landed as {e.commit[:7]}"
         self._landings = (*self._landings, e.at)[-MAX_LANDINGS:]
         self._change(
             e.task,
@@ -594,7 +605,8 @@ class RunState:
             ended=e.at,
             problem="",
             sent_back=False,
-            last=f"train {e.train}, {e.commit[:7]}" if e.train else f"landed as {e.commit[:7]}",
+            last=where,
+            spans=self._end_span(view, Stage.LAND, view.attempt, e.at, ok=True, note=where),
         )
 
     def _task_ended(self, e: ev.TaskEnded) -> None:
