@@ -75,6 +75,7 @@ TEXTS = {
     "path": "src/core/session.py:41: boom",
     "long": "supercalifragilistic words need more than a prefix",
     "backslash": r"C:\temp\new file and \d+ as a pattern",
+    "mixed": "错误Qx和字zebra",
     "null": "before\x00after",
 }
 
@@ -120,6 +121,8 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LessonStore]:
         ("数据", {"cjk"}),
         ("连接", {"cjk"}),
         ("库", {"cjk"}),
+        ("Qx", {"mixed"}),
+        ("字zebra", {"mixed"}),
         ("连库", set()),
         ("接続", {"kana"}),
         ("ベース", {"kana"}),

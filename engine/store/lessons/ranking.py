@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from engine.store.lessons.record import Lesson
-from engine.store.lessons.words import Term, word_set
+from engine.store.lessons.words import Term, at_word_start, word_set
 
 FIELD_WEIGHTS = {
     "failure_msg": 1.0,
@@ -71,21 +71,31 @@ def text_score(lesson: Lesson, terms: Sequence[Term], *, inside: bool) -> float 
     return 2 * total / max(len(terms), 1) + (0.15 if lesson.resolution else 0.0)
 
 
-def spans(lesson: Lesson, terms: Iterable[Term], *, inside: bool) -> tuple[Span, ...]:
+def spans(lesson: Lesson, terms: Sequence[Term], *, inside: bool) -> tuple[Span, ...]:
     """The parts of the lesson to mark, none of them overlapping."""
-    expressions = [term.anywhere if inside else term.at_word_start for term in terms]
     found = []
     for field, _, text in _fields(lesson):
-        places = sorted(
-            (match.span() for expression in expressions for match in expression.finditer(text)),
-            key=lambda place: (place[0], -place[1]),
-        )
+        lowered = text.lower()
+        if len(lowered) != len(text):  # a few capitals have longer small letters: İ
+            lowered = text
+        places = [place for term in terms for place in _places(lowered, term, inside=inside)]
+        if not places:
+            continue
+        places.sort(key=lambda place: (place[0], -place[1]))
         end = 0
         for start, stop in places:
             if stop > end:
                 found.append(Span(field, max(start, end), stop))
                 end = stop
     return tuple(found)
+
+
+def _places(text: str, term: Term, *, inside: bool) -> Iterator[tuple[int, int]]:
+    at = text.find(term.lowered)
+    while at >= 0:
+        if inside or not term.bounded or at_word_start(text, at):
+            yield at, at + len(term.lowered)
+        at = text.find(term.lowered, at + 1)
 
 
 def likeness(words: Mapping[str, float], text: str) -> float:
@@ -127,7 +137,7 @@ def _fit(text: str, term: Term, *, inside: bool) -> float:
     at = text.find(needle)
     best = 0.0
     while at >= 0:
-        if not term.bounded or at == 0 or not text[at - 1].isalnum():
+        if not term.bounded or at_word_start(text, at):
             end = at + len(needle)
             if end == len(text) or not text[end].isalnum():
                 return 1.0

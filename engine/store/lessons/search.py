@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from itertools import islice, product
@@ -190,9 +190,9 @@ class LessonReader:
         if not asked and not query.file:
             hits, total, more = self._by_fields(query, chosen, limit)
         else:
-            hits, total, more = self._by_words(query, chosen, asked, limit)
+            hits, total, more, seen = self._by_words(query, chosen, asked, limit)
             if len(hits) < limit and asked and not query.file:
-                inside, ended = self._inside_words(query, chosen, asked, limit, began + budget, hits)
+                inside, ended = self._inside_words(query, chosen, asked, limit, began + budget, seen)
                 total += len(inside)
                 hits += inside
                 more = more or not ended
@@ -271,10 +271,11 @@ class LessonReader:
 
     def _by_words(
         self, query: LessonQuery, chosen: dict[str, list[int]], asked: tuple[Term, ...], limit: int
-    ) -> tuple[list[Hit], int, bool]:
+    ) -> tuple[list[Hit], int, bool, Collection[int]]:
+        """The best hits, how many there are, whether there may be more, and the keys that need no second look."""
         expression, exact = match_expression(asked, _facets(query, chosen))
         if not expression:
-            return [], 0, False
+            return [], 0, False, ()
         conditions, values = _conditions({}, query, table="l.")
         rows = self._rows(
             "SELECT l.key, l.times, l.last FROM word CROSS JOIN lesson l ON l.key = word.rowid"
@@ -284,14 +285,15 @@ class LessonReader:
         now = self._clock()
         prior = {key: worth(times, last, now) for key, times, last in rows}
         order = sorted(prior, key=prior.__getitem__, reverse=True)
-        hits: list[Hit] = []
+        hits: dict[int, Hit] = {}
         for start in range(0, len(order), SCORED):
-            hits += self._scored(order[start : start + SCORED], asked, prior, inside=False)
+            hits |= self._scored(order[start : start + SCORED], asked, prior, inside=False)
             if exact or len(hits) >= SCORED:
                 break
-        best = _best(hits, asked, limit, inside=False)
+        best = _best(hits.values(), asked, limit, inside=False)
         full = len(rows) == NEWEST
-        return best, len(rows) if exact else len(hits), full or (not exact and len(hits) >= SCORED)
+        total = len(rows) if exact else len(hits)
+        return best, total, full or (not exact and len(hits) >= SCORED), hits
 
     def _inside_words(
         self,
@@ -300,9 +302,9 @@ class LessonReader:
         asked: tuple[Term, ...],
         limit: int,
         deadline: float,
-        known: list[Hit],
+        seen: Collection[int],
     ) -> tuple[list[Hit], bool]:
-        """The lessons that have the words somewhere, without those that are known, and whether these are all."""
+        """The lessons that have the words somewhere, without those seen already, and whether these are all."""
         if time.perf_counter() >= deadline:
             return [], False
         expression = self._gram_expression(asked)
@@ -316,8 +318,7 @@ class LessonReader:
         else:
             # Shorter than three characters: no index helps, so the newest lessons are read while there is time.
             sql = f"SELECT l.key, l.times, l.last FROM lesson l WHERE {conditions} ORDER BY l.key DESC"
-        seen = {hit.lesson.id for hit in known}
-        hits: list[Hit] = []
+        hits: dict[int, Hit] = {}
         now = self._clock()
         ended = False
         cursor = self._connection.cursor()
@@ -327,27 +328,27 @@ class LessonReader:
             while not ended and len(hits) < limit:
                 rows = list(islice(cursor, 40))
                 ended = not rows
-                prior = {key: worth(times, last, now) for key, times, last in rows}
+                prior = {key: worth(times, last, now) for key, times, last in rows if key not in seen}
                 if time.perf_counter() > deadline:
                     break
-                found = self._scored(list(prior), asked, prior, inside=True)
-                hits += [hit for hit in found if hit.lesson.id not in seen]
+                hits |= self._scored(list(prior), asked, prior, inside=True)
         except _interrupted():
             self._raise_if_stopped()
         finally:
             self._deadline = math.inf
             cursor.close()
-        return _best(hits, asked, limit, inside=True), ended
+        return _best(hits.values(), asked, limit, inside=True), ended
 
     def _scored(
         self, keys: Sequence[int], asked: tuple[Term, ...], prior: dict[int, float], *, inside: bool
-    ) -> list[Hit]:
+    ) -> dict[int, Hit]:
+        """The lessons of these keys that have the words, without marked parts."""
         self._raise_if_stopped()
-        hits = []
+        hits = {}
         for key, lesson in zip(keys, self._lessons(keys), strict=True):
             score = text_score(lesson, asked, inside=inside)
             if score is not None:
-                hits.append(Hit(lesson, score + prior[key]))
+                hits[key] = Hit(lesson, score + prior[key])
         return hits
 
     # Smaller questions
@@ -516,7 +517,7 @@ class LessonReader:
             raise SearchStoppedError
 
 
-def _best(hits: list[Hit], asked: tuple[Term, ...], limit: int, *, inside: bool) -> list[Hit]:
+def _best(hits: Iterable[Hit], asked: tuple[Term, ...], limit: int, *, inside: bool) -> list[Hit]:
     best = sorted(hits, key=lambda hit: -hit.score)[:limit]
     return [Hit(hit.lesson, hit.score, spans(hit.lesson, asked, inside=inside)) for hit in best]
 

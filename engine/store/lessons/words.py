@@ -116,15 +116,11 @@ class Term:
     bounded: bool
     """Whether it must stand at the start of a word; one that begins with a symbol stands anywhere."""
 
-    @property
-    def at_word_start(self) -> re.Pattern[str]:
-        """Finds the word where it must stand."""
-        return re.compile((r"(?<![^\W_])" if self.bounded else "") + re.escape(self.text), re.IGNORECASE)
 
-    @property
-    def anywhere(self) -> re.Pattern[str]:
-        """Finds the word also inside words."""
-        return re.compile(re.escape(self.text), re.IGNORECASE)
+def at_word_start(text: str, at: int) -> bool:
+    """Whether a word begins at this place of the text; in scripts without blanks, each character is a word."""
+    before = text[at - 1 : at]
+    return not before.isalnum() or (not before.isascii() and _UNSPACED_RUN.match(before) is not None)
 
 
 def terms(words: Iterable[str]) -> tuple[Term, ...]:
