@@ -64,12 +64,17 @@ def child_environment(environ: Mapping[str, str], run: str, keep: Sequence[str] 
     env = {
         name: value
         for name, value in environ.items()
-        if name in keep or not (_SECRET.search(name) or _NOT_FOR_CHILDREN.match(name))
+        if name in keep or not (is_secret(name) or _NOT_FOR_CHILDREN.match(name))
     }
     env[RUN_VARIABLE] = run
     env["GIT_TERMINAL_PROMPT"] = "0"
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     return env
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name is likely to hold a key, a token or a password."""
+    return _SECRET.search(name) is not None
 
 
 async def run_process(

@@ -24,6 +24,7 @@ import msgspec
 
 from engine.errors import GitError, PreflightError
 from engine.git.environment import clean_environment, points_elsewhere
+from engine.process import is_secret
 
 FAULT_POINT = "TASKYARD_FAULT_POINT"
 TIMEOUT = 120.0
@@ -106,19 +107,23 @@ class Repository:
         cwd: Path | None = None,
         check: bool = True,
         hooks: bool = False,
+        secrets: bool = True,
         env: Mapping[str, str] | None = None,
         input: bytes | None = None,
         timeout: float = TIMEOUT,
     ) -> GitResult:
         """Run `git <args>` in `cwd` (default: the repository), in a thread.
 
-        `hooks` lets the user's hooks run. Raises GitError when `check` and the status is not 0, and after `timeout`
+        `hooks` lets the user's hooks run; without `secrets` they see no keys, since a hook may lie in a tree that a
+        model wrote. Raises GitError when `check` and the status is not 0, and after `timeout`
         seconds; PreflightError when git is not installed. Cancelling ends git before the caller goes on, so that
         nothing works on behind its back; git removes its own locks then.
         """
         command = ["git", "-C", str(cwd or self.root), *_QUIET]
         command += [*(() if self.has_lfs else _NO_LFS), *(() if hooks else _NO_HOOKS), *args]
         environment = {**self._environ, **(env or {})}
+        if not secrets:
+            environment = {name: value for name, value in environment.items() if not is_secret(name)}
         if cwd is not None:
             # A worktree that lost its .git file must not make git find, and change, a repository around it.
             environment["GIT_CEILING_DIRECTORIES"] = str(cwd.parent)

@@ -159,7 +159,7 @@ class Worktrees:
         text = with_trailers(message, trailers).encode("utf-8", "surrogateescape")
         await run(
             "commit", "--quiet", "--cleanup=verbatim", "--file=-",
-            cwd=path, hooks=True, input=text, timeout=COMMIT_TIMEOUT,
+            cwd=path, hooks=True, secrets=False, input=text, timeout=COMMIT_TIMEOUT,
         )  # fmt: skip
         commit = await self._repository.line("rev-parse", "HEAD", cwd=path)
         return await self.describe(worktree.base, commit)

@@ -463,3 +463,20 @@ def test_plain_ids_keep_their_name_and_no_two_ids_share_one() -> None:
     assert [slug(name) for name in ("T2.1", "T1", "fix-7", "a_b")] == ["T2.1", "T1", "fix-7", "a_b"]
     ids = ["T1", "a/b", "a-b", "A-B", "a b", "é", "e\u0301"]
     assert len({slug(name).lower() for name in ids}) == len(ids)
+
+
+async def test_a_hook_that_lies_in_the_tree_sees_no_keys(repo: Make, tmp_path: Path) -> None:
+    made = repo({"hooks/pre-commit": '#!/bin/sh\nenv > "$SEEN"\n', BOARD: "board\n"})
+    (made.path / "hooks" / "pre-commit").chmod(0o755)
+    made.git("add", "--all")
+    made.git("commit", "--quiet", "--amend", "--no-edit")
+    made.git("config", "core.hooksPath", "hooks")
+    seen = tmp_path / "seen"
+    environ = {**os.environ, "SEEN": str(seen), "ANTHROPIC_API_KEY": "sk-hidden", "HARMLESS": "shown"}
+    repository = await Repository.open(made.path, environ=environ)
+    worktrees = Worktrees(repository, tmp_path / "worktrees", BOARD)
+    worktree = await worktrees.create("T1", made.git("rev-parse", "HEAD"))
+    (worktree.path / "new.txt").write_text("new")
+    assert await worktrees.commit(worktree, "T1: new", {"Taskyard-Task": "T1"}) is not None
+    assert "shown" in seen.read_text()
+    assert "sk-hidden" not in seen.read_text()

@@ -113,7 +113,9 @@ async def test_cancelled_tasks_keep_a_result_with_times() -> None:
         ("B", Progress.CANCELLED),
     ]
     first = dispatcher.outcome("A")
-    assert first is not None and first.started_at is not None and first.ended_at >= first.started_at
+    assert first is not None
+    assert first.started_at is not None
+    assert first.ended_at >= first.started_at
     assert not dispatcher.cancel("A")
     assert dispatcher.stats().cancelled == 2
 
