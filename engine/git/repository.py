@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import GitError, PreflightError
-from engine.git.environment import clean_environment, points_elsewhere
+from engine.git.environment import clean_environment
 from engine.process import is_secret
 
 FAULT_POINT = "TASKYARD_FAULT_POINT"
@@ -115,9 +115,9 @@ class Repository:
         """Run `git <args>` in `cwd` (default: the repository), in a thread.
 
         `hooks` lets the user's hooks run; without `secrets` they see no keys, since a hook may lie in a tree that a
-        model wrote. Raises GitError when `check` and the status is not 0, and after `timeout`
-        seconds; PreflightError when git is not installed. Cancelling ends git before the caller goes on, so that
-        nothing works on behind its back; git removes its own locks then.
+        model wrote. Raises GitError when `check` and the status is not 0, and after `timeout` seconds; PreflightError
+        when git is not installed. Cancelling ends git before the caller goes on, so that nothing works on behind its
+        back; git removes its own locks then.
         """
         command = ["git", "-C", str(cwd or self.root), *_QUIET]
         command += [*(() if self.has_lfs else _NO_LFS), *(() if hooks else _NO_HOOKS), *args]
@@ -232,7 +232,7 @@ class _Child:
         from git import Git, GitCommandNotFound
 
         # GitPython lays our environment over the process's own, and cannot take a name away from it.
-        leaked = [name for name in os.environ if points_elsewhere(name) and name not in self._environment]
+        leaked = [name for name in os.environ if name not in self._environment]
         away = ["env", *(word for name in leaked for word in ("-u", name))] if leaked else []
         with self._lock:
             if self._ended:

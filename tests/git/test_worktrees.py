@@ -122,6 +122,21 @@ async def test_the_users_hooks_judge_the_commit_but_do_not_disturb_making_worktr
         await here.worktrees.commit(made, "T1", TRAILERS)
 
 
+async def test_hooks_of_a_commit_see_no_keys(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = here.sample.path / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "pre-commit").write_text('#!/bin/sh\necho "key:$ANTHROPIC_API_KEY"\nexit 1\n')
+    (hooks / "pre-commit").chmod(0o755)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-of-nobody")
+    keyed = await place(here.sample, here.root)
+    made = await keyed.worktrees.create("T1", keyed.base)
+    (made.path / "a.txt").write_text("x\n")
+    with pytest.raises(GitError) as caught:
+        await keyed.worktrees.commit(made, "T1", TRAILERS)
+    assert "key:" in caught.value.stderr
+    assert "sk-of-nobody" not in caught.value.stderr
+
+
 async def test_without_an_identity_the_commit_says_so(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("EMAIL", "")
