@@ -112,7 +112,7 @@ def plan_lines(view: TaskView, width: int) -> list[Line]:
     if plan is None or not (plan.steps or plan.files):
         why = "no plan was made" if view.attempt else "the task has not started"
         return [text(f"{why}; without a Planner the task's text goes to the Implementer as it is", "muted")]
-    lines: list[Line] = [text(f"{plan.type}, {count(len(plan.steps), 'step')}", "faint")]
+    lines: list[Line] = [text(f"{safe_text(plan.type, 40)}, {count(len(plan.steps), 'step')}", "faint")]
     for number, step in enumerate(plan.steps, 1):
         for index, line in enumerate(wrapped(safe_text(step, 2000), width - 5)):
             lines.append(((f"{number:>2}. " if index == 0 else "    ", "accent"), *line))

@@ -141,7 +141,7 @@ def _model_batch_lines(batch: BatchView, frame: Frame) -> list[Line]:
         (f"{done} of {count(batch.requests, 'request')}", "text"),
         (f" {batch.role} {safe_text(batch.model, 24)}", "faint"),
     )
-    words = [batch.status.replace("_", " "), duration(frame.until - batch.submitted_at)]
+    words = [safe_text(batch.status.replace("_", " "), 20), duration(frame.until - batch.submitted_at)]
     if batch.next_poll_at is not None:
         words.append(f"next poll in {max(0.0, batch.next_poll_at - frame.until):.0f} s")
     second = [("        ", "text"), (", ".join(words), "muted")]

@@ -11,6 +11,7 @@ from textual.widgets import Input
 
 from engine.model import TaskState
 from engine.state import Snapshot
+from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import Line, text
 from tui.panels.panel import Panel
@@ -81,7 +82,7 @@ class DispatchPanel(Panel):
         if tasks.problems_only:
             chips.append("problems only (e)")
         if tasks.filter_text:
-            chips.append(f"filter “{tasks.filter_text}” (/)")
+            chips.append(f"filter “{safe_text(tasks.filter_text, 40)}” (/)")
         chips.append(f"{tasks.order} (s)")
         if tasks.shown:
             chips.append(f"{tasks.cursor + 1} of {len(tasks.shown)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.figures import HistoryFigures
+from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import Line, bar, joined, text
 from tui.panels.panel import Panel
@@ -74,5 +75,5 @@ def history_lines(frame: Frame, cells: int) -> list[Line]:
     )
     if run.run:
         words = f"  resumed {count(run.resumes, 'time')}" if run.resumes else ""
-        lines.append((("run      ", "muted"), (run.run, "text"), (words, "warn")))
+        lines.append((("run      ", "muted"), (safe_text(run.run, 60), "text"), (words, "warn")))
     return lines

@@ -159,7 +159,7 @@ def lesson_line(lesson: Lesson, width: int, now: float, words: list[str]) -> Lin
     age = ago(max(0.0, now - lesson.last_seen)) if lesson.last_seen else ""
     kind = f"{fit(safe_text(lesson.task_type), 9)} {fit(safe_text(lesson.failure_type), 14)}"
     head = f"{kind} {fit(f'{lesson.times_seen}×', 4, right=True)} {fit(age, 6, right=True)}  "
-    if width < 60:
+    if width < 84:
         head = f"{fit(safe_text(lesson.failure_type), 12)} {fit(f'{lesson.times_seen}×', 4, right=True)}  "
     helped = f" → {lesson.resolution}" if lesson.resolution else ""
     told = fit(safe_text(f"{lesson.failure_msg}{helped}"), max(8, width - len(head)))

@@ -12,6 +12,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from tui.format import safe_text
 from tui.line import BLANK, Line, width
 from tui.theme import style_of
 
@@ -83,7 +84,16 @@ class LineView(ScrollView, can_focus=True):
 def draw(app: App[object], line: Line, cells: int, left: int = 0, *, here: bool = False) -> Strip:
     """The line as a strip of `cells` cells, from the cell `left` on."""
     dark = app.current_theme.dark
-    strip = Strip([Segment(content, style_of(tone, dark, here)) for content, tone in line])
+    # Whoever makes a line makes its text safe; a control byte that slipped through must still not reach the terminal.
+    strip = Strip(
+        [
+            Segment(
+                content if content.isprintable() else safe_text(content, len(content)),
+                style_of(tone, dark, here),
+            )
+            for content, tone in line
+        ]
+    )
     return strip.crop_extend(left, left + cells, style_of("text", dark, here))
 
 

@@ -1,0 +1,159 @@
+"""The moments of a run that screens are drawn for, in tests and in pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from engine import events as ev
+from engine.model import LessonGiven, Plan, Stage, Task, TaskState, Verdict, Verification
+from engine.store.lessons import LessonStore
+from tests.tui import sample_run
+from tests.tui.stage import Control
+from tui.cli.dashboard import LessonSearch
+from tui.source import Health, Lookups, RecordedSource
+
+BEGIN = sample_run.BEGIN
+HOSTILE = "[/] [red]list[int][/red] \x1b[31mESC\x1b[2J a\rb 漢字 👩‍💻 \u202eabc " + "very long " * 40
+
+
+def empty() -> RecordedSource:
+    """No run yet."""
+    return RecordedSource([], now=BEGIN)
+
+
+def at(seconds: float, *more: ev.Event, now: float | None = None) -> RecordedSource:
+    """So many seconds after the start."""
+    source = RecordedSource(sample_run.events_until(seconds), now=now or BEGIN + seconds, control=Control())
+    source.play(*more)
+    return source
+
+
+def running() -> RecordedSource:
+    """In the middle."""
+    return at(170)
+
+
+def failed() -> RecordedSource:
+    """A task was given up."""
+    return at(290)
+
+
+def paused() -> RecordedSource:
+    """Somebody paused it."""
+    return at(170, ev.DispatchChanged(at=BEGIN + 170, mode="paused", max_concurrency=6))
+
+
+def finished() -> RecordedSource:
+    """It is over."""
+    return at(600, sample_run.finished(BEGIN + 330))
+
+
+def budget() -> RecordedSource:
+    """The budget is used up."""
+    return at(
+        290,
+        ev.BudgetReached(
+            at=BEGIN + 290, scope="run", limit_usd=3.0, spent_usd=2.95, next_usd=0.2, task="T2.15"
+        ),
+    )
+
+
+def stale() -> RecordedSource:
+    """A watched run that is silent."""
+    return RecordedSource(
+        sample_run.events_until(170), now=BEGIN + 182, mode="WATCH", health=Health(True, 12.0, "stale 12 s")
+    )
+
+
+def died() -> RecordedSource:
+    """A watched run whose process is gone."""
+    health = Health(False, 40.0, "the run has died; take it up with: taskyard run")
+    return RecordedSource(sample_run.events_until(170), now=BEGIN + 210, mode="WATCH", health=health)
+
+
+def hostile() -> RecordedSource:
+    """Every text from outside tries to do something."""
+    tasks = tuple(
+        Task(
+            id=f"{HOSTILE[:14]}{n}",
+            scope=HOSTILE,
+            branch=HOSTILE,
+            command=HOSTILE,
+            acceptance=HOSTILE,
+            type=HOSTILE,
+        )
+        for n in range(6)
+    )
+    begin = next(e for e in sample_run.events() if isinstance(e, ev.RunStarted))
+    first = tasks[0].id
+    common = {"task": first, "attempt": 1}
+    return RecordedSource(
+        [
+            replace(begin, board=HOSTILE, run=HOSTILE, tasks=tasks, remote=HOSTILE),
+            ev.AttemptStarted(
+                at=BEGIN,
+                branch=HOSTILE,
+                base=HOSTILE,
+                lessons=(LessonGiven(HOSTILE, HOSTILE),),
+                worktree=HOSTILE,
+                **common,
+            ),  # type: ignore[arg-type]
+            ev.StageStarted(at=BEGIN, stage=Stage.PLAN, **common),  # type: ignore[arg-type]
+            ev.StageFinished(at=BEGIN + 1, stage=Stage.PLAN, ok=False, note=HOSTILE, **common),  # type: ignore[arg-type]
+            ev.PlanMade(at=BEGIN + 1, plan=Plan((HOSTILE,), (HOSTILE,), HOSTILE), **common),  # type: ignore[arg-type]
+            ev.Verified(at=BEGIN + 2, verification=Verification(HOSTILE, 1, 2.0, HOSTILE), **common),  # type: ignore[arg-type]
+            ev.Judged(at=BEGIN + 2, verdict=Verdict(False, HOSTILE, (HOSTILE,)), **common),  # type: ignore[arg-type]
+            ev.LessonRecorded(at=BEGIN + 2, task=first, lesson=HOSTILE, text=HOSTILE),
+            ev.Noticed(at=BEGIN + 2, level="error", text=HOSTILE, task=first),
+            ev.TaskEnded(at=BEGIN + 3, task=first, state=TaskState.FAILED, reason=HOSTILE),
+            ev.Progressed(at=BEGIN + 3, task=tasks[1].id, text=HOSTILE),
+        ],
+        now=BEGIN + 3,
+    )
+
+
+def many(count: int = 10_000) -> RecordedSource:
+    """A board of ten thousand tasks, some of them moving."""
+    begin = next(e for e in sample_run.events() if isinstance(e, ev.RunStarted))
+    tasks = tuple(Task(id=f"T{n:05}", scope=f"Task number {n}") for n in range(count))
+    moving: list[ev.Event] = [replace(begin, tasks=tasks)]
+    for n in range(40):
+        moving.append(ev.AttemptStarted(at=BEGIN + n, task=tasks[n].id, attempt=1, branch="", base=""))
+        moving.append(ev.StageStarted(at=BEGIN + n, task=tasks[n].id, attempt=1, stage=Stage.IMPLEMENT))
+    return RecordedSource(moving, now=BEGIN + 60)
+
+
+def with_lessons(source: RecordedSource, folder: Path) -> RecordedSource:
+    """The source with a real store of a few lessons."""
+    clock = lambda: BEGIN - 2 * 86_400  # noqa: E731
+    store = LessonStore(folder / "lessons.jsonl", folder / "lessons.db", clock=clock)
+    for _ in range(4):
+        store.add(
+            "fix_bug",
+            "verify",
+            "check_failed",
+            "cart total is rounded twice",
+            resolution="round once, at the end",
+        )
+    store.add("fix_bug", "verify", "timeout", "the cart fixture sleeps", resolution="use the fake clock")
+    store.add("feature", "judge", "verdict_refused", "bankers' rounding", resolution="ROUND_HALF_UP")
+    source.lookups = Lookups(lambda: LessonSearch(store))
+    return source
+
+
+MOMENTS: dict[str, Callable[[], RecordedSource]] = {
+    "empty": empty,
+    "running": running,
+    "failed": failed,
+    "paused": paused,
+    "stale": stale,
+    "died": died,
+    "finished": finished,
+    "budget": budget,
+    "hostile": hostile,
+    "many": many,
+}
+SIZES = {"narrow": (40, 12), "normal": (80, 24), "wide": (120, 40)}

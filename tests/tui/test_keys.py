@@ -1,0 +1,303 @@
+"""Keys do what the help says, on a live run, and say why not where a run can only be looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine import events as ev
+from engine.model import TaskState
+from tests.tui import moments, sample_run
+from tests.tui.stage import Control
+from tui.app import DashboardApp
+from tui.order import Order
+from tui.screens.dialogs import ConfirmScreen, NoticesScreen
+from tui.screens.help import HelpScreen, key_groups
+from tui.screens.main import MainScreen
+from tui.screens.task import SECTIONS, TaskScreen
+from tui.source import RecordedSource, ReplaySource
+from tui.widgets.line_view import LineView
+from tui.widgets.task_list import TaskList
+
+WIDE = (120, 40)
+
+
+def calls(source: RecordedSource) -> list[tuple[str, object]]:
+    assert isinstance(source.control, Control)
+    return source.control.calls
+
+
+def shown(app: DashboardApp, selector: str) -> str:
+    return "\n".join(
+        "".join(text for text, _ in line) for line in app.screen.query_one(selector, LineView).lines
+    )
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until the condition holds."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def ready(app: DashboardApp) -> TaskList:
+    """Wait until the tasks are on the screen; gives their list."""
+    await until(lambda: bool(app.screen.query(TaskList)) and bool(app.screen.query_one(TaskList).shown))
+    return app.screen.query_one(TaskList)
+
+
+async def test_the_cursor_stays_on_its_task_when_the_order_changes() -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("j", "j", "j")
+        tasks = app.screen.query_one(TaskList)
+        chosen = tasks.current
+        assert chosen is not None
+        below = tasks.shown[7]
+        source.play(ev.TaskEnded(at=source.now(), task=below.id, state=TaskState.FAILED, reason="it broke"))
+        await until(lambda: tasks.shown[0].id == below.id)
+        assert tasks.current is not None
+        assert tasks.current.id == chosen.id
+        assert tasks.cursor == 4
+
+
+async def test_an_untouched_cursor_stays_on_top() -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.pause()
+        tasks = app.screen.query_one(TaskList)
+        last = tasks.shown[9]
+        source.play(ev.TaskEnded(at=source.now(), task=last.id, state=TaskState.FAILED, reason="it broke"))
+        await until(lambda: tasks.shown[0].id == last.id)
+        assert tasks.cursor == 0
+
+
+async def test_filter_sort_and_problems() -> None:
+    app = DashboardApp(moments.failed())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        tasks = app.screen.query_one(TaskList)
+        await pilot.press("slash", *"t2.1")
+        await pilot.press("enter")
+        assert {view.id[:4] for view in tasks.shown} == {"T2.1"}
+        assert tasks.has_focus
+        await pilot.press("escape")
+        assert len(tasks.shown) == 24
+        await pilot.press("s")
+        assert tasks.order is Order.BOARD
+        assert [view.id for view in tasks.shown] == sorted(view.id for view in tasks.shown)
+        await pilot.press("e")
+        assert [view.id for view in tasks.shown] == [sample_run.FAILING]
+        await pilot.press("e")
+        assert len(tasks.shown) == 24
+
+
+async def test_cancel_asks_and_retry_takes_marked_tasks() -> None:
+    source = moments.failed()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("r")
+        assert calls(source) == [("retry", (sample_run.FAILING,))]
+        await pilot.press("j", "x")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("n")
+        assert len(calls(source)) == 1
+        await pilot.press("space", "space", "x")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("y")
+        await until(lambda: len(calls(source)) == 2)
+        name, chosen = calls(source)[1]
+        assert name == "cancel"
+        assert isinstance(chosen, tuple)
+        assert len(chosen) == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "call"),
+    [
+        (["p"], ("pause", None)),
+        (["L"], ("land_now", None)),
+        (["greater_than_sign"], ("set_concurrency", sample_run.SLOTS + 1)),
+        (["less_than_sign"], ("set_concurrency", sample_run.SLOTS - 1)),
+        (["X", "y"], ("drain", None)),
+    ],
+)
+async def test_commands_reach_the_run(keys: list[str], call: tuple[str, object]) -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        await until(lambda: calls(source) == [call])
+
+
+async def test_a_watched_run_cannot_be_touched_and_says_so() -> None:
+    app = DashboardApp(moments.stale())
+    async with app.run_test(size=WIDE, notifications=True) as pilot:
+        await ready(app)
+        await pilot.press("p", "r", "x")
+        await pilot.pause()
+        assert isinstance(app.screen, MainScreen)
+        told = [notice.message for notice in app._notifications]
+        assert told == ["read-only: this run belongs to another process"] * 3
+        await pilot.press("q")
+    assert app.return_value == 0
+
+
+async def test_every_section_of_the_task_screen_opens() -> None:
+    app = DashboardApp(moments.failed())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, TaskScreen))
+        for number in range(1, len(SECTIONS) + 1):
+            await pilot.press(str(number))
+            await pilot.pause()
+            await until(lambda: shown(app, "#body") != "")
+        await pilot.press("J", "escape")
+        await until(lambda: isinstance(app.screen, MainScreen))
+
+
+async def test_a_running_log_is_followed(tmp_path: Path) -> None:
+    source = moments.running()
+    view = next(v for v in source.latest().tasks if v.state is TaskState.RUNNING and v.stage == "implement")
+    source.play(
+        ev.AttemptStarted(at=source.now(), task=view.id, attempt=3, branch="b", base="c", logs=str(tmp_path)),
+        ev.StageStarted(at=source.now(), task=view.id, attempt=3, stage=view.stage),  # type: ignore[arg-type]
+    )
+    log = tmp_path / "implement.log"
+    log.write_text("first line\n")
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        app.open_task(view.id)
+        await pilot.pause()
+        await pilot.press("5")
+        await until(lambda: "first line" in shown(app, "#body"))
+        with open(log, "a") as file:
+            file.write("\x1b[31msecond\x1b[0m [/] line\n")
+        await until(lambda: "second [/] line" in shown(app, "#body"))
+
+
+async def test_panels_open_and_zoom() -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app)
+        await pilot.press("3")
+        await pilot.pause()
+        assert app.screen.query_one("#batches").display
+        assert not app.screen.query_one("#dispatch").display
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.screen.query_one("#dispatch").display
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert app.screen.query_one("#batches").display
+        await pilot.press("2", "plus")
+        await pilot.pause()
+        assert not app.screen.query_one("#dispatch").display
+
+
+async def test_lessons_are_searched_as_they_are_typed(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("4", *"cart", "space", *"fake")
+        await until(lambda: "the cart fixture sleeps → use" in shown(app, "#lessons LineView"))
+        assert "rounded twice" not in shown(app, "#lessons LineView")
+        await pilot.press("escape")
+        await until(lambda: "verdict_refused" in shown(app, "#lessons LineView"))
+
+
+async def test_errors_stay_in_the_list_until_dismissed() -> None:
+    app = DashboardApp(moments.failed())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("n")
+        await until(
+            lambda: (
+                isinstance(app.screen, NoticesScreen) and "given up after 3 tries" in shown(app, "LineView")
+            )
+        )
+        await pilot.press("d")
+        await pilot.press("n")
+        await until(
+            lambda: isinstance(app.screen, NoticesScreen) and "nothing to tell" in shown(app, "LineView")
+        )
+
+
+async def test_the_help_names_every_binding() -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, HelpScreen) and "Drain" in shown(app, "LineView"))
+        text = shown(app, "LineView")
+        assert all(words in text for _, rows in key_groups() for _, words in rows)
+
+
+async def test_a_replay_plays_pauses_and_jumps() -> None:
+    clock = [0.0]
+    source = ReplaySource(sample_run.events(), monotonic=lambda: clock[0])
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        clock[0] = 30.0
+        await until(lambda: app.frame.elapsed > 29)
+        await pilot.press("right_square_bracket")
+        await until(lambda: app.frame.elapsed > 39)
+        await pilot.press("p")
+        clock[0] = 300.0
+        assert source.playback.position == pytest.approx(40.0)
+        await pilot.press("greater_than_sign", "left_square_bracket", "left_square_bracket")
+        assert source.playback.speed == 2.0
+        await until(lambda: app.frame.elapsed < 21)
+        await pilot.press("q")
+    assert app.return_value == 0
+
+
+async def test_ten_thousand_tasks_are_walked_through() -> None:
+    app = DashboardApp(moments.many())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        tasks = app.screen.query_one(TaskList)
+        await pilot.press("G")
+        assert tasks.current is not None
+        assert tasks.current.id == "T09999"
+        await pilot.press("pageup", "g")
+        assert tasks.cursor == 0
+
+
+async def test_a_click_moves_the_cursor_and_a_double_click_opens() -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.click(TaskList, offset=(10, 4))
+        tasks = app.screen.query_one(TaskList)
+        assert tasks.cursor == 4
+        await pilot.click(TaskList, offset=(10, 4), times=2)
+        await until(lambda: isinstance(app.screen, TaskScreen))
+
+
+async def test_the_palette_finds_a_task() -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press(*"T2.14")
+        await pilot.pause(0.3)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, TaskScreen))
+        assert isinstance(app.screen, TaskScreen)
+        assert app.screen.task_id == "T2.14"
