@@ -18,6 +18,7 @@ from engine.bus import Bus
 from engine.calls import ModelCalls
 from engine.figures import QueueFigures
 from engine.gauges import Gauges
+from engine.git.names import slug
 from engine.git.train import Cargo, Checked, Landed, Train
 from engine.git.upstream import Upstream
 from engine.git.worktrees import Worktrees
@@ -210,7 +211,9 @@ async def assemble(
         if client is not None and settings.llm.batch != "off"
         else None
     )
-    worktrees = Worktrees(repository, paths.worktrees, project.board_path)
+    # Two boards of one repository may use the same ids: each has a folder of its own.
+    root = paths.worktrees / slug(project.board_path)
+    worktrees = Worktrees(repository, root, project.board_path)
     upstream = Upstream(
         repository, project.preflight.remote, project.preflight.target, timeout=settings.git.timeout
     )
@@ -221,7 +224,7 @@ async def assemble(
         base=project.preflight.base,
         run=run,
         board=project.board_path,
-        tree=paths.worktrees / "_train",
+        tree=root / "_train",
         verify=_train_check(settings, environ, run, logs),
         set_statuses=with_statuses,
         check=settings.verify.command,

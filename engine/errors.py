@@ -107,7 +107,7 @@ class MergeConflictError(GitError):
 
 
 class PushRejectedError(GitError):
-    """The remote refused. `kind` is one of: moved, hook, locked, unreachable, unknown."""
+    """Nothing landed. `kind`: moved, hook, locked, unreachable, unknown, diverged or checked_out."""
 
     def __init__(self, message: str, hint: str = "", *, kind: str, stderr: str = "") -> None:
         super().__init__(message, hint, stderr=stderr)

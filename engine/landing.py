@@ -167,7 +167,7 @@ class Lander:
         self._bus.emit(ev.TrainMoved(at=self._bus.clock(), train=number, stage=stage, detail=detail))
 
     async def _arrived(self, number: int, result: TrainResult) -> None:
-        if result.pushed:
+        if result.pushed and self._train.remote is not None:
             await self._bus.commit(
                 ev.Pushed(at=self._bus.clock(), train=number, ref=self._train.target, tip=result.tip)
             )

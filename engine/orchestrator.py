@@ -114,7 +114,7 @@ class Orchestrator:
             self._take_up_rows()
         else:
             await self._bus.commit(started(parts, self._project))
-        for text in self._project.preflight.notices:
+        for text in (*self._project.preflight.notices, *self._project.notices):
             self._notice("info", text)
         for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.refused)):
             self._notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from engine.board import Board, Diagnostic, parse_board, read_board
 from engine.board.dependencies import blocked
 from engine.errors import BoardError, LLMError, PreflightError
+from engine.git.names import slug
 from engine.git.preflight import Preflight, preflight
 from engine.git.repository import Repository
+from engine.git.train import landed_refs
 from engine.llm.client import ModelClient, is_loopback
 from engine.model import BoardStatus, Task
 from engine.settings import Settings
@@ -35,6 +37,7 @@ class Project(msgspec.Struct, frozen=True):
     board_path: str
     tasks: tuple[Task, ...]
     refused: tuple[Diagnostic, ...]
+    notices: tuple[str, ...] = ()
 
 
 async def open_project(settings: Settings, environ: Mapping[str, str]) -> Project:
@@ -45,7 +48,8 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     )
     board = read_board(settings.run.board)
     board_path = _inside(settings.run.board, repository.root)
-    landed = await _landed_rows(repository, found, board_path, board)
+    committed = await _committed(repository, found, board_path, board)
+    landed = committed.landed
     rows = {
         task.id: replace(task, status=BoardStatus.LANDED) if task.id in landed else task
         for task in board.tasks
@@ -56,9 +60,12 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     tasks = tuple(task for task in rows.values() if task.id in landed or task.id in runnable)
     if not tasks:
         raise BoardError(_nothing(board, refused), "mend the board, then run again")
-    return Project(settings, repository, found, board, board_path, tasks, refused)
+    unmarked = [task.id for task in tasks if task.id in committed.unknown and task.id not in landed]
+    notices = (_UNCOMMITTED.format(len(unmarked), board_path),) if unmarked else ()
+    return Project(settings, repository, found, board, board_path, tasks, refused, notices)
 
 
+_UNCOMMITTED = "{} of the rows of {} are not committed: they run, but the board cannot be marked; commit it first"
 _NO_CHECK = (
     "{} has no verification command: put one into its Verification cell in backticks, or set [verify] command"
 )
@@ -98,21 +105,43 @@ def _inside(board: Path, root: Path) -> str:
         ) from None
 
 
-async def _landed_rows(
-    repository: Repository, found: Preflight, board_path: str, board: Board
-) -> frozenset[str]:
-    """The tasks that have landed: by this checkout's board, or by that of the target branch, which may be ahead."""
-    landed = {task.id for task in board.tasks if task.status is BoardStatus.LANDED}
-    if found.tip:
-        result = await repository.run("cat-file", "blob", f"{found.tip}:{board_path}", check=False)
-        if result.status == 0:
-            try:
-                there = parse_board(result.stdout.encode("utf-8", "surrogateescape"), board.path)
-            except BoardError:
-                there = None
-            if there is not None:
-                landed |= {task.id for task in there.tasks if task.status is BoardStatus.LANDED}
-    return frozenset(landed)
+class _Committed(msgspec.Struct, frozen=True):
+    """What the commits say of the board's tasks. `unknown` are those whose rows are only in the checkout."""
+
+    landed: frozenset[str]
+    unknown: frozenset[str]
+
+
+async def _committed(repository: Repository, found: Preflight, board_path: str, board: Board) -> _Committed:
+    """The tasks that have landed: by this checkout's board, or by that of the target branch, which may be ahead.
+
+    A row that was never committed cannot be marked there; of its task the ref tells whether it has landed.
+    """
+    there = await _board_at(repository, found.tip or found.base, board_path, board.path)
+    rows = {task.id: task.status for task in there.tasks} if there is not None else {}
+    landed = {task.id for task in board.tasks if BoardStatus.LANDED in (task.status, rows.get(task.id))}
+    unknown = frozenset(task.id for task in board.tasks if task.id not in rows)
+    if found.tip and unknown - landed:
+        prefix = landed_refs(found.target)
+        listing = await repository.run("for-each-ref", "--format=%(objectname) %(refname)", f"{prefix}/")
+        refs = {
+            name: commit for commit, _, name in (line.partition(" ") for line in listing.stdout.splitlines())
+        }
+        for name in unknown - landed:
+            commit = refs.get(f"{prefix}/{slug(name)}")
+            if commit is not None and await repository.is_ancestor(commit, found.tip):
+                landed.add(name)
+    return _Committed(frozenset(landed), unknown)
+
+
+async def _board_at(repository: Repository, commit: str, board_path: str, shown: Path) -> Board | None:
+    result = await repository.run("cat-file", "blob", f"{commit}:{board_path}", check=False)
+    if result.status != 0:
+        return None
+    try:
+        return parse_board(result.stdout.encode("utf-8", "surrogateescape"), shown)
+    except BoardError:
+        return None
 
 
 async def check_endpoint(client: ModelClient, environ: Mapping[str, str]) -> None:

@@ -30,6 +30,11 @@ PUSHES = 6
 FIRST_WAIT = 0.2
 
 
+def landed_refs(target: str) -> str:
+    """Give the prefix of the refs that say what has landed on a target; the task's `slug` follows."""
+    return f"refs/taskyard/landed/{slug(target)}"
+
+
 class Train:
     """Lands cargo on one target. `tree` is the folder of its lasting worktree, `board` the board's path.
 
@@ -67,11 +72,16 @@ class Train:
         self._landed_paths: dict[str, tuple[str, ...]] = {}
         name = slug(upstream.target)
         self._queue = f"refs/taskyard/queue/{name}"
-        self._landed = f"refs/taskyard/landed/{name}"
+        self._landed = landed_refs(self.target)
         self._current = f"refs/taskyard/train/{name}"
         self._coupler = Coupler(repository, self._combiner, run, self._current)
         self._lock = repository.common_dir / "taskyard" / f"train-{name}.lock"
         self.tip = base
+
+    @property
+    def remote(self) -> str | None:
+        """The remote it is pushed to, or None when work lands in this repository only."""
+        return self._upstream.remote
 
     @property
     def target(self) -> str:

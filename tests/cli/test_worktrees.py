@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.git.names import slug
 from engine.paths import StatePaths
 from tests.sample_repository import SampleRepository
 from tui.cli import main
@@ -25,7 +26,7 @@ def test_worktrees_are_listed_with_what_has_not_landed(
     assert main(["worktrees"]) == 0
     assert capsys.readouterr().out == "there are no worktrees\n"
 
-    folder = StatePaths.of(project.path / ".git", os.environ).worktrees
+    folder = StatePaths.of(project.path / ".git", os.environ).worktrees / slug("tasks/board.md")
     project.git("worktree", "add", "--quiet", "-b", "task/T1", str(folder / "T1"))
     project.git("commit", "--quiet", "--allow-empty", "--message", "Work", at=folder / "T1")
     (folder / "T1" / "new.txt").write_text("unfinished")
@@ -57,7 +58,7 @@ def test_without_a_remote_the_checkout_is_what_counts(
     project = repo()
     project.git("remote", "remove", "origin")
     monkeypatch.chdir(project.path)
-    folder = StatePaths.of(project.path / ".git", os.environ).worktrees
+    folder = StatePaths.of(project.path / ".git", os.environ).worktrees / slug("tasks/board.md")
     project.git("worktree", "add", "--quiet", "-b", "task/T1", str(folder / "T1"))
     row = _lines(capsys)[1]
     assert row.split()[2:4] == ["0", "0"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import BoardError, PreflightError
+from engine.git.train import landed_refs
 from engine.model import BoardStatus
 from engine.project import open_project
 from engine.settings import Settings, load_settings
@@ -106,3 +107,22 @@ async def test_a_board_outside_the_repository_is_refused(repo: MakeRepo, tmp_pat
 async def test_a_folder_without_a_repository_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="not in a git repository"):
         await open_project(load_settings(tmp_path, environ={}), os.environ)
+
+
+async def test_a_row_that_was_never_committed_runs_once_and_that_is_said(repo: MakeRepo) -> None:
+    sample = repo({"tasks/board.md": board("A | one | [ ] | | `true` |")})
+    sample.write({"tasks/board.md": board("A | one | [ ] | | `true` |", "B | two | [ ] | | `true` |")})
+    project = await open_project(load(sample), os.environ)
+    assert [task.id for task in project.tasks] == ["A", "B"]
+    assert project.notices == (
+        "1 of the rows of tasks/board.md are not committed: they run, but the board cannot be marked; commit it first",
+    )
+    commit = sample.git("rev-parse", "HEAD")
+    sample.git("push", "--quiet", "origin", f"{commit}:refs/heads/taskyard/board")
+    sample.git("update-ref", f"{landed_refs('taskyard/board')}/B", commit)
+    project = await open_project(load(sample), os.environ)
+    assert {task.id: task.status for task in project.tasks} == {
+        "A": BoardStatus.OPEN,
+        "B": BoardStatus.LANDED,
+    }
+    assert project.notices == ()

@@ -70,4 +70,4 @@ async def _list(place: Place) -> tuple[Leftover, ...]:
 
 
 def _set_aside(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.lost-*")) if folder.is_dir() else []
+    return sorted(folder.glob("*/*.lost-*")) if folder.is_dir() else []
