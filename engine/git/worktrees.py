@@ -230,7 +230,7 @@ class Worktrees:
         return tuple(
             each
             for each in await registered(self._repository)
-            if each.path.parent == self.root and not each.path.name.startswith("_")
+            if each.path.is_relative_to(self.root) and not each.path.name.startswith("_")
         )
 
     async def _leftover(self, found: Registered, landed_in: str | None) -> Leftover:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import BoardError, PreflightError
+from engine.git.names import slug
 from engine.git.train import landed_refs
 from engine.model import BoardStatus
 from engine.project import open_project
@@ -119,7 +120,7 @@ async def test_a_row_that_was_never_committed_runs_once_and_that_is_said(repo: M
     )
     commit = sample.git("rev-parse", "HEAD")
     sample.git("push", "--quiet", "origin", f"{commit}:refs/heads/taskyard/board")
-    sample.git("update-ref", f"{landed_refs('taskyard/board')}/B", commit)
+    sample.git("update-ref", f"{landed_refs('taskyard/board')}/{slug('B')}", commit)
     project = await open_project(load(sample), os.environ)
     assert {task.id: task.status for task in project.tasks} == {
         "A": BoardStatus.OPEN,
