@@ -96,8 +96,8 @@ def _coloured(name: str, rows: list[tuple[str, str, int]]) -> Iterator[Line]:
 
 def _syntax(name: str, code: str) -> list[Line]:
     """The code line by line; plain where no lexer knows the file."""
-    from pygments.lexers import get_lexer_for_filename
-    from pygments.util import ClassNotFound
+    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     try:
         lexer = get_lexer_for_filename(name, stripnl=False, ensurenl=False)

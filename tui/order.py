@@ -26,21 +26,22 @@ class Order(StrEnum):
 
 _RANKS = {
     TaskState.FAILED: 0,
-    TaskState.RUNNING: 3,
-    TaskState.TO_LAND: 5,
-    TaskState.QUEUED: 6,
-    TaskState.WAITING: 7,
-    TaskState.LANDED: 8,
     TaskState.CANCELLED: 2,
+    TaskState.TO_LAND: 6,
+    TaskState.QUEUED: 7,
+    TaskState.WAITING: 8,
+    TaskState.LANDED: 9,
 }
 
 
 def rank(view: TaskView) -> int:
-    """How early a task stands when problems come first: what needs a person, what moves, what waits, what is done."""
+    """How early a task stands when problems come first: what went wrong, what moves, what waits, what is done."""
     if view.sent_back and not view.state.ended:
         return 1
-    if view.state is TaskState.RUNNING and view.batched:
-        return 4
+    if view.state is TaskState.RUNNING:
+        if view.failures or view.returns:
+            return 3
+        return 5 if view.batched else 4
     return _RANKS[view.state]
 
 

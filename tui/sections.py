@@ -61,9 +61,11 @@ def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
         spans = [(f"  {mark} ", tone), (f"{span.stage:<10}", "text"), (f"{_short(seconds):>8}  ", "muted")]
         if cells:
             spans += [*bar(seconds / longest, cells, tone), ("  ", "text")]
-        used = 22 + (cells + 2 if cells else 0)
         note = safe_text(span.note) or ("running" if span.ended is None else "")
-        lines.append((*spans, (cut(note, max(4, width - used)), "bad" if tone == "bad" else "muted")))
+        indent = sum(len(part) for part, _ in spans)
+        rows = wrapped(note, width - indent, "bad" if tone == "bad" else "muted")
+        lines.append((*spans, *rows[0]))
+        lines += [((" " * indent, "text"), *row) for row in rows[1:]]
     if view.state is TaskState.LANDED:
         lines += [BLANK, ((("✓ landed ", "good"), (f"{view.commit[:10]} with train {view.train}", "muted")))]
     elif view.state is TaskState.TO_LAND:
@@ -184,7 +186,7 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
         lines.append(
             text(f"{count(view.unpriced, 'call')} of a model without a known price are not in it", "warn")
         )
-    lines += [BLANK, *_usage_lines(usage), BLANK]
+    lines += [BLANK, *_usage_lines(usage, 20 if width >= 60 else 8), BLANK]
     if not view.calls:
         return [*lines, text("no model call yet", "muted")]
     lines.append(
@@ -195,7 +197,7 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     return lines
 
 
-def _usage_lines(usage: Usage) -> list[Line]:
+def _usage_lines(usage: Usage, cells: int) -> list[Line]:
     rows = (
         ("input", usage.input),
         ("cache read", usage.cache_read),
@@ -205,7 +207,7 @@ def _usage_lines(usage: Usage) -> list[Line]:
     )
     total = usage.total or 1
     return [
-        ((f"{name:<16}", "muted"), (f"{thousands(number):>7}  ", "text"), *bar(number / total, 20))
+        ((f"{name:<16}", "muted"), (f"{thousands(number):>7}  ", "text"), *bar(number / total, cells))
         for name, number in rows
     ]
 

@@ -38,6 +38,7 @@ class Terminal:
         self.process = pexpect.spawn(
             sys.executable, list(args), dimensions=(height, width), cwd=str(cwd), env=environ, timeout=5
         )
+        self.process.delaybeforesend = None
         self._begin(width, height)
         self.raw = b""
 

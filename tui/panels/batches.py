@@ -69,7 +69,7 @@ def batch_lines(frame: Frame, *, full: bool) -> list[Line]:
     lines.append(_queue_line("model", model, frame))
     for batch in snapshot.batches:
         if batch.ended_at is None:
-            lines += _model_batch_lines(batch, frame)
+            lines += _model_batch_lines(batch, frame, full=full)
     calls, requests = snapshot.totals.batch_calls, snapshot.totals.batched_requests
     if requests:
         words = f"{count(calls, 'call')} for {count(requests, 'request')}, {max(0, requests - calls)} saved"
@@ -126,24 +126,25 @@ def _past_train_line(train: TrainView, frame: Frame, *, full: bool) -> Line:
     spans.append((f"✓ {train.landed} landed", "good"))
     if train.sent_back:
         spans.append((f", {train.sent_back} sent back", "warn"))
-    spans.append((f"  {train.tip[:7]} {when}", "faint"))
+    spans.append((f"  {when}", "faint"))
     if full:
+        spans.append((f"  {train.tip[:7]}", "faint"))
         spans.append((f"  in {ended - train.started_at:.1f} s: {safe_text(', '.join(train.tasks))}", "faint"))
     return tuple(spans)
 
 
-def _model_batch_lines(batch: BatchView, frame: Frame) -> list[Line]:
+def _model_batch_lines(batch: BatchView, frame: Frame, *, full: bool) -> list[Line]:
     done = batch.succeeded + batch.errored
     first = (
         ("      ", "text"),
         ("◔ ", "batch"),
         (f"…{safe_text(batch.id)[-6:]} ", "text strong"),
         (f"{done} of {count(batch.requests, 'request')}", "text"),
-        (f" {batch.role} {safe_text(batch.model, 24)}", "faint"),
+        (f" {batch.role}" + (f" {safe_text(batch.model, 24)}" if full else ""), "faint"),
     )
     words = [safe_text(batch.status.replace("_", " "), 20), duration(frame.until - batch.submitted_at)]
     if batch.next_poll_at is not None:
-        words.append(f"next poll in {max(0.0, batch.next_poll_at - frame.until):.0f} s")
+        words.append(f"poll in {max(0.0, batch.next_poll_at - frame.until):.0f} s")
     second = [("        ", "text"), (", ".join(words), "muted")]
     if batch.errored:
         second.append((f", {batch.errored} errored", "bad"))

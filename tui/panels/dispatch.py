@@ -97,7 +97,7 @@ class DispatchPanel(Panel):
     @on(Input.Changed)
     def _filter_typed(self, event: Input.Changed) -> None:
         event.stop()
-        self.tasks.arrange(filter_text=event.value.strip()[:200])
+        self.tasks.relist(filter_text=event.value.strip()[:200])
 
     @on(Input.Submitted)
     def _filter_done(self, event: Input.Submitted) -> None:
@@ -118,7 +118,7 @@ class DispatchPanel(Panel):
         tasks = self.tasks
         hidden = bool(tasks.filter_text or tasks.problems_only)
         self.query_one(FilterInput).value = ""
-        tasks.arrange(filter_text="", problems_only=False)
+        tasks.relist(filter_text="", problems_only=False)
         return hidden
 
     def focus_inside(self) -> None:

@@ -216,8 +216,8 @@ class MainScreen(FrameScreen):
         if self._opened is not None:
             self._open(None)
             return
-        focused = self.focused
-        inside = next((panel for panel in self.query(Panel) if focused in panel.query("*")), None)
+        around = self.focused.ancestors_with_self if self.focused is not None else []
+        inside = next((widget for widget in around if isinstance(widget, Panel)), None)
         self._open(inside.NUMBER if inside is not None else 1)
 
     def action_back(self) -> None:
@@ -238,12 +238,12 @@ class MainScreen(FrameScreen):
 
     def action_problems(self) -> None:
         """List only what went wrong, or all again."""
-        self.tasks.arrange(problems_only=not self.tasks.problems_only)
+        self.tasks.relist(problems_only=not self.tasks.problems_only)
         self.tasks.focus()
 
     def action_sort(self) -> None:
         """Another order."""
-        self.tasks.arrange(order=self.tasks.order.next)
+        self.tasks.relist(order=self.tasks.order.next)
 
     def action_retry(self) -> None:
         """Try the chosen tasks again."""

@@ -200,6 +200,8 @@ class TaskScreen(FrameScreen):
             lines = await asyncio.to_thread(record_lines, Path(call.record), self._width)
         elif call.error:
             lines = [text(safe_text(call.error, 2000), "bad")]
+        elif call.ended is not None:
+            lines = [text("no record was kept of this call", "muted")]
         else:
             lines = [text("the answer is awaited; the record is written with it", "muted")]
         if SECTIONS[self._section] == "Prompt":

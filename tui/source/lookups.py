@@ -66,7 +66,7 @@ class Lookups:
         if change is not None:
             repo = await Repository.open(Path(repository), environ=os.environ)
             range_ = [change.base, change.commit]
-        elif view.worktree and await asyncio.to_thread(Path(view.worktree).is_dir):
+        elif view.worktree and Path(view.worktree).is_dir():
             repo = await Repository.open(Path(view.worktree), environ=os.environ)
             range_ = [view.base] if view.base else ["HEAD"]
         else:

@@ -125,7 +125,7 @@ class TaskList(ScrollView, can_focus=True):
                 self._sort()
         self._draw()
 
-    def arrange(
+    def relist(
         self, *, order: Order | None = None, filter_text: str | None = None, problems_only: bool | None = None
     ) -> None:
         """List other tasks, or in another order."""

@@ -1,0 +1,114 @@
+"""The dashboard in a real terminal: what it costs, how soon it answers, and how it starts beside an empty app."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from pathlib import Path
+
+from tests.bench import Row
+from tests.tui.terminal import Terminal
+
+MEASURED = 5.0
+"""Seconds that cost is measured over."""
+
+KEYS = 30
+CURSOR = "▌".encode()
+
+_EMPTY = """
+from textual.app import App
+from textual.widgets import Static
+class Empty(App):
+    def compose(self):
+        yield Static("hello there")
+Empty().run()
+"""
+_MOMENT = "from tests.tui import moments; from tui.app import show; show(moments.{}())"
+
+
+def rows() -> list[Row]:
+    """Start, cost at rest, and cost and latency under 5,000 events a second."""
+    return [*_start_rows(), *_rest_rows(), *_busy_rows()]
+
+
+def _start_rows() -> list[Row]:
+    empty = min(_first_content(["-c", _EMPTY], "hello there") for _ in range(3))
+    few = min(_first_content(["-c", _MOMENT.format("running")], "T2.09") for _ in range(3))
+    many = min(_first_content(["-c", _MOMENT.format("many")], "T00003") for _ in range(3))
+    limit = empty + 0.3
+    return [
+        Row("dashboard, first content, 24 tasks", "≤ empty app + 0.3", few, "s", few / empty, few <= limit),
+        Row(
+            "dashboard, 10,000 tasks ready",
+            "≤ 1.2 × empty app + 0.3",
+            many,
+            "s",
+            many / empty,
+            many <= 1.2 * empty + 0.3,
+        ),
+    ]
+
+
+def _first_content(args: list[str], words: str) -> float:
+    begin = time.perf_counter()
+    with Terminal(args, width=120, height=40) as terminal:
+        terminal.until_shows(words)
+        return time.perf_counter() - begin
+
+
+def _rest_rows() -> list[Row]:
+    with Terminal(["-c", _MOMENT.format("finished")], width=120, height=40) as terminal:
+        terminal.until_shows("q quits")
+        while terminal.read(0.6):
+            pass
+        share, written = _cost(terminal)
+        memory = _megabytes(terminal.process.pid)
+    return [
+        Row("dashboard at rest, CPU", "≤ 0.5", share * 100, "%", None, share <= 0.005),
+        Row("dashboard at rest, to the terminal", "0", written, "B/s", None, written == 0),
+        Row("dashboard at rest, memory", "≤ 70", memory, "MB", None, memory <= 70),
+    ]
+
+
+def _busy_rows() -> list[Row]:
+    with Terminal(["-m", "tests.tui.stage", "busy"], width=120, height=40) as terminal:
+        terminal.until_shows("step 5")
+        share, _ = _cost(terminal)
+        late = _latencies(terminal)
+    p95 = statistics.quantiles(late, n=20)[-1] * 1000
+    return [
+        Row("dashboard at 5,000 events/s, CPU", "≤ 60", share * 100, "%", None, share <= 0.6),
+        Row("dashboard at 5,000 events/s, key to row, p95", "≤ 50", p95, "ms", None, p95 <= 50),
+    ]
+
+
+def _cost(terminal: Terminal) -> tuple[float, float]:
+    """The share of a core, and the bytes a second written to the terminal."""
+    pid = terminal.process.pid
+    begin, before, written = time.perf_counter(), _cpu(pid), 0
+    while time.perf_counter() - begin < MEASURED:
+        written += len(terminal.read(0.1))
+    took = time.perf_counter() - begin
+    return (_cpu(pid) - before) / took, written / took
+
+
+def _latencies(terminal: Terminal) -> list[float]:
+    """Seconds from a key until the cursor's new row was written."""
+    late = []
+    for number in range(KEYS):
+        begin = time.perf_counter()
+        terminal.press("j" if number % 2 == 0 else "k")
+        while CURSOR not in terminal.read(0.005) and time.perf_counter() - begin < 1:
+            pass
+        late.append(time.perf_counter() - begin)
+    return late
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _megabytes(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
