@@ -171,7 +171,7 @@ async def assemble(
     past = await asyncio.to_thread(lambda: list(journal.events(run, claim.run.resume_after)))
     state = RunState().apply_all(event for _, event in past)
     resumed = bool(past)
-    sink = JournalSink(journal, run, len(past), lambda: bus.state)
+    sink = JournalSink(journal, run, lambda: bus.state)
     bus.attach(sink, state)
     for view in state.snapshot().tasks:
         budget.book(view.id, view.usd)

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from engine.events import Event, storable
-from engine.state import RunState, Snapshot
+from engine.snapshot import Snapshot
+from engine.state import RunState
 
 PUBLISH_HZ = 20.0
 

@@ -47,7 +47,7 @@ from engine.roles.tools import Tools
 from engine.roles.verifier import describe, report, verify
 from engine.roles.workspace import Workspace
 from engine.settings import Settings
-from engine.state import TaskView
+from engine.snapshot import TaskView
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
 from engine.store.lessons import LessonStore
 

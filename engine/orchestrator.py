@@ -28,7 +28,7 @@ from engine.outcomes import order
 from engine.pipeline import GivenUpError, Ready, Start, run_task
 from engine.project import Project, open_project
 from engine.settings import Settings
-from engine.state import TaskView
+from engine.snapshot import TaskView
 
 RunStatus = Literal["landed", "failed", "budget", "interrupted"]
 STOP_WITHIN = 4.0

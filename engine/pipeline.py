@@ -15,7 +15,7 @@ from engine import events as ev
 from engine.activities import Activities, Attempt, Recalled
 from engine.errors import LLMError, ServiceError, StageFailedError, TaskyardError
 from engine.model import Change, Plan, Stage, Task, Verdict, Verification
-from engine.state import TaskView
+from engine.snapshot import TaskView
 
 T = TypeVar("T")
 

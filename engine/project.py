@@ -65,7 +65,9 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     return Project(settings, repository, found, board, board_path, tasks, refused, notices)
 
 
-_UNCOMMITTED = "{} of the rows of {} are not committed: they run, but the board cannot be marked; commit it first"
+_UNCOMMITTED = (
+    "{} of the rows of {} are not committed: they run, but the board cannot be marked; commit it first"
+)
 _NO_CHECK = (
     "{} has no verification command: put one into its Verification cell in backticks, or set [verify] command"
 )

@@ -17,35 +17,39 @@ from engine.state import RunState
 from engine.store.history import HistoryPruner, TaskHistory
 from engine.store.journal import Journal
 
-CYCLE_EVENTS = 10_000
+CYCLE_BYTES = 4_000_000
+"""Bytes that the live part of a run's journal may take, the state that the next cycle opens with included."""
+
+MOST_WAITING = 100
+"""Events of one turn of the loop that are written together."""
 
 
 class JournalSink:
     """Keeps the bus's events in the journal of one run, and begins a new cycle when the journal has grown.
 
-    `kept` is how many events of the current cycle there are already, `cycle_events` how many make it full. A write that
-    failed is raised by the next `commit`: the run must not go on as if it were kept.
+    `cycle_bytes` bounds the live journal: the more the state of a run takes, the fewer events a cycle has. What one
+    turn of the event loop emits is written together. A write that failed is raised by the next `commit`: the run must
+    not go on as if it were kept.
     """
 
     def __init__(
-        self,
-        journal: Journal,
-        run: str,
-        kept: int,
-        state: Callable[[], RunState],
-        *,
-        cycle_events: int = CYCLE_EVENTS,
+        self, journal: Journal, run: str, state: Callable[[], RunState], *, cycle_bytes: int = CYCLE_BYTES
     ) -> None:
         self._journal = journal
         self._run = run
-        self._kept = kept
         self._state = state
-        self._cycle_events = cycle_events
+        self._cycle_bytes = cycle_bytes
+        self._waiting: list[ev.Event] = []
         self._failure: BaseException | None = None
 
     def append(self, event: ev.Event) -> None:
         """Keep the event soon."""
-        self._keep(event, durable=False)
+        self._make_room()
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._write_waiting)
+        self._waiting.append(event)
+        if len(self._waiting) == MOST_WAITING:
+            self._write_waiting()
 
     def commit(self, event: ev.Event) -> Awaitable[None]:
         """Keep the event at once; wait for what is given back until it is on disk. Raises StoreError."""
@@ -53,27 +57,39 @@ class JournalSink:
             raise StoreError(
                 f"the journal cannot be written: {self._failure}", "nothing is lost; mend it and run again"
             )
-        return _until(self._keep(event, durable=True))
+        self._make_room()
+        self._waiting.append(event)
+        return _until(self._write(durable=True))
 
-    def _keep(self, event: ev.Event, *, durable: bool) -> Future[int]:
-        if self._kept >= self._cycle_events:
-            # The state has seen all events that the journal has, and not this one.
-            self._begin_cycle()
-        self._kept += 1
-        written = self._journal.append(self._run, [event], durable=durable)
+    def _make_room(self) -> None:
+        """Begin a new cycle if this one is full: the state has seen all events but the one that comes."""
+        size = self._journal.cycle_size(self._run)
+        # The state counts more than twice: until the events have moved away the next one lies beside this one, and
+        # the bigger it is, the more comes in meanwhile. However big, a cycle is long enough not to be mostly state.
+        full = size.events + 2.5 * size.state >= self._cycle_bytes
+        if full and size.events >= self._cycle_bytes // 8:
+            self._write_waiting()
+            snapshot = self._state().begin_cycle()
+            moved = self._journal.begin_cycle(self._run, msgspec.json.encode(snapshot), snapshot.at)
+            # An archive that cannot be written keeps the events where they were; the next cycle tries again.
+            moved.add_done_callback(lambda done: done.exception())
+
+    def _write_waiting(self) -> None:
+        if self._waiting:
+            try:
+                self._write(durable=False)
+            except StoreError as error:
+                self._failure = error
+
+    def _write(self, *, durable: bool) -> Future[int]:
+        events, self._waiting = self._waiting, []
+        written = self._journal.append(self._run, events, durable=durable)
         written.add_done_callback(lambda done: self._note(done.exception()))
         return written
 
     def _note(self, failure: BaseException | None) -> None:
         if failure is not None:
             self._failure = failure
-
-    def _begin_cycle(self) -> None:
-        self._kept = 0
-        snapshot = self._state().begin_cycle()
-        moved = self._journal.begin_cycle(self._run, msgspec.json.encode(snapshot), snapshot.at)
-        # An archive that cannot be written keeps the events where they were; the next cycle tries again.
-        moved.add_done_callback(lambda done: done.exception())
 
 
 async def _until(written: Future[int]) -> None:

@@ -20,7 +20,7 @@ from engine.events import Event, Noticed, RunFinished
 from engine.model import Lane
 from engine.orchestrator import Orchestrator
 from engine.settings import Settings
-from engine.state import Snapshot
+from engine.snapshot import Snapshot
 
 
 class Control:

@@ -23,7 +23,7 @@ from textual.command import Provider
 from textual.screen import Screen
 
 from engine.errors import TaskyardError
-from engine.state import TaskView
+from engine.snapshot import TaskView
 from tui.commands import DashboardCommands
 from tui.format import safe_text
 from tui.frame import Frame
@@ -226,6 +226,9 @@ class DashboardApp(App[int]):
 
 def show(source: Source) -> int:
     """Show the source until somebody quits; gives the exit status. The source is stopped, and an error of it told."""
+    # Exported by some shells and tools, they would hold the size of the terminal fixed.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     app = DashboardApp(source)
     try:
         result = app.run()

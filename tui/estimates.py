@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.model import Stage, TaskState
-from engine.state import Snapshot, TaskView
+from engine.snapshot import Snapshot, TaskView
 
 ENOUGH = 3
 """Finished stages below which nothing is promised."""

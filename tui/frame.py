@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.state import Snapshot
+from engine.snapshot import Snapshot
 from tui.source.protocol import Health, Mode
 
 

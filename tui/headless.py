@@ -17,7 +17,8 @@ from typing import TextIO
 
 from engine import events as ev
 from engine.model import TaskState
-from engine.state import RunState, Snapshot
+from engine.snapshot import Snapshot
+from engine.state import RunState
 from tui.plain import count, duration, money, one_line, tokens_by_class
 
 _MIN_WIDTH = 5  # the longest of run, board, batch, train and push

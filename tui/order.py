@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from engine.model import TaskState
-from engine.state import TaskView
+from engine.snapshot import TaskView
 
 
 class Order(StrEnum):

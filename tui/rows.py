@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from engine.figures import BatchView
 from engine.model import Stage, TaskState
-from engine.state import TaskView
+from engine.snapshot import TaskView
 from tui.format import dollars, fit, safe_text
 from tui.line import Line, Span
 from tui.plain import count, duration

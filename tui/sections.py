@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.model import TaskState, Usage
-from engine.state import CallView, StageSpan, TaskView
+from engine.snapshot import CallView, StageSpan, TaskView
 from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, text, wrapped
 from tui.plain import count, duration, money, thousands

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from engine.model import TaskState
-from engine.state import TaskView
+from engine.snapshot import TaskView
 from tui.format import safe_text
 from tui.plain import count
 from tui.screens.dialogs import ConfirmScreen

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -45,6 +46,13 @@ class Claim:
 
     run: RunRow
     resumed: bool
+
+
+class CycleSize(NamedTuple):
+    """Bytes of the state that opened the cycle, as stored (0 in the first cycle), and of the events after it."""
+
+    state: int
+    events: int
 
 
 class Journal:
@@ -116,6 +124,7 @@ class Journal:
         with self._lock:
             first = place.seq + 1
             place.seq += len(payloads)
+            place.events += sum(map(len, payloads))
 
             def insert(connection: Connection) -> int:
                 for seq, payload in enumerate(payloads, first):
@@ -123,6 +132,11 @@ class Journal:
                 return first + len(payloads) - 1
 
             return self._database.submit(insert, urgent=durable)
+
+    def cycle_size(self, run: str) -> CycleSize:
+        """What the live cycle takes, with what is still on its way to the disk. Costs nothing after the first time."""
+        place = self._place(run)
+        return CycleSize(place.state, place.events)
 
     def begin_cycle(self, run: str, state: bytes, at: float) -> Future[int]:
         """Continue as new: write one event with the encoded `Snapshot`, then move all older events to the archive.
@@ -135,11 +149,12 @@ class Journal:
         with self._lock:
             place.cycle += 1
             place.seq += 1
+            place.events = 0
             number, seq, cycle = place.number, place.seq, place.cycle
             event = encode(CycleStarted(at=at, cycle=cycle, state=msgspec.Raw(state)))
 
             def open_cycle(connection: Connection) -> int:
-                _insert_event(connection, number, seq, event)
+                place.state = _insert_event(connection, number, seq, event)
                 connection.execute(
                     "UPDATE runs SET cycle = ?, cycle_seq = ? WHERE number = ?", (cycle, seq, number)
                 )
@@ -258,22 +273,35 @@ class Journal:
 
 @dataclass(slots=True)
 class _Place:
-    """Where a run stands in the queue of writes: the last number given out, and its cycle."""
+    """Where a run stands in the queue of writes: the last number given out, its cycle and what that takes."""
 
     number: int
     seq: int
     cycle: int
+    state: int
+    events: int
 
 
 def _find_place(connection: Connection, run: str) -> _Place:
     row = _existing(connection, run)
     last = connection.execute("SELECT max(seq) FROM events WHERE run = ?", (row.number,)).get
-    return _Place(row.number, max(last or 0, row.archived_seq), row.cycle)
+    first = row.cycle_seq if row.cycle > 1 else 0
+    state: Any
+    events: Any
+    ((state, events),) = connection.execute(
+        "SELECT total(length(payload)) FILTER (WHERE seq = ?2), total(length(payload)) FILTER (WHERE seq > ?2)"
+        " FROM events WHERE run = ?1 AND seq >= ?2",
+        (row.number, first),
+    ).fetchall()
+    return _Place(row.number, max(last or 0, row.archived_seq), row.cycle, int(state), int(events))
 
 
-def _insert_event(connection: Connection, number: int, seq: int, payload: bytes) -> None:
+def _insert_event(connection: Connection, number: int, seq: int, payload: bytes) -> int:
+    """Store one event; gives the bytes of it as stored."""
     # Packed here, in the writer's thread: compressing the state of a big run takes a while.
-    connection.execute("INSERT INTO events VALUES(?, ?, ?, ?)", (number, seq, *run_log.pack(seq, payload)))
+    packed, crc = run_log.pack(seq, payload)
+    connection.execute("INSERT INTO events VALUES(?, ?, ?, ?)", (number, seq, packed, crc))
+    return len(packed)
 
 
 def _insert_run(connection: Connection, run: str, board: str, owner: Owner, at: float) -> RunRow:

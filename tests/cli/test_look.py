@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from engine.events import RunFinished, decode, encode
-from engine.state import RunState, Snapshot
+from engine.snapshot import Snapshot
+from engine.state import RunState
 from engine.store.journal import Journal
 from engine.store.owner import Owner
 from engine.store.state_db import open_state

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from engine import events as ev
 from engine.errors import StoreError
-from engine.state import RunState, Snapshot
+from engine.snapshot import Snapshot
+from engine.state import RunState
 from tests.tui import sample_run
 from tui.app import show
 from tui.source import Health, Lookups

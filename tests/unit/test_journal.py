@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from engine.errors import RunBusyError, StoreError
 from engine.events import Event, Progressed, RunStarted, TaskQueued
 from engine.model import Task
-from engine.state import RunState, Snapshot
+from engine.snapshot import Snapshot
+from engine.state import RunState
 from engine.store import journal as journal_module
 from engine.store import run_log
 from engine.store.database import Database

@@ -42,12 +42,12 @@ def opened(folder: Path) -> Iterator[tuple[Database, Journal]]:
         database.close()
 
 
-def join(journal: Journal, bus: Bus, *, cycle_events: int = 20_000) -> str:
+def join(journal: Journal, bus: Bus, *, cycle_bytes: int = 4_000_000) -> str:
     """Claim the board's run and go on from what it holds, as the engine does."""
     claim = journal.claim(BOARD, "r1")
     past = [event for _, event in journal.events(claim.run.run, claim.run.resume_after)]
     state = RunState().apply_all(past)
-    sink = JournalSink(journal, claim.run.run, len(past), lambda: bus.state, cycle_events=cycle_events)
+    sink = JournalSink(journal, claim.run.run, lambda: bus.state, cycle_bytes=cycle_bytes)
     bus.attach(sink, state)
     return claim.run.run
 
@@ -105,12 +105,12 @@ async def play(bus: Bus, script: Sequence[Step]) -> None:
     await asyncio.gather(*committing)
 
 
-@given(steps, st.integers(2, 9))
+@given(steps, st.integers(500, 5_000))
 @settings(max_examples=60, deadline=None)
-def test_a_replay_gives_exactly_the_live_state(script: list[Step], cycle_events: int) -> None:
+def test_a_replay_gives_exactly_the_live_state(script: list[Step], cycle_bytes: int) -> None:
     async def live(journal: Journal) -> bytes:
         bus = Bus(lambda: 1.0)
-        join(journal, bus, cycle_events=cycle_events)
+        join(journal, bus, cycle_bytes=cycle_bytes)
         bus.emit(started())
         await play(bus, script)
         return encoded(bus.state)
@@ -132,14 +132,14 @@ def test_a_replay_gives_exactly_the_live_state(script: list[Step], cycle_events:
     assert encoded(watched) == state
 
 
-@given(st.lists(steps, min_size=2, max_size=4), st.integers(2, 6))
+@given(st.lists(steps, min_size=2, max_size=4), st.integers(500, 4_000))
 @settings(max_examples=25, deadline=None)
 def test_a_run_that_is_taken_up_again_and_again_goes_on_where_it_was(
-    scripts: list[list[Step]], cycle_events: int
+    scripts: list[list[Step]], cycle_bytes: int
 ) -> None:
     async def live(journal: Journal, script: list[Step], before: bytes | None) -> bytes:
         bus = Bus(lambda: 1.0)
-        join(journal, bus, cycle_events=cycle_events)
+        join(journal, bus, cycle_bytes=cycle_bytes)
         if before is None:
             bus.emit(started())
         else:
@@ -157,24 +157,40 @@ def test_a_run_that_is_taken_up_again_and_again_goes_on_where_it_was(
 async def test_the_journal_stays_small_and_the_live_state_counts_its_cycles(tmp_path: Path) -> None:
     with opened(tmp_path) as (_, journal):
         bus = Bus()
-        join(journal, bus, cycle_events=50)
+        join(journal, bus, cycle_bytes=20_000)
+        bus.emit(started())
+        for n in range(1_000):
+            bus.emit(ev.Progressed(at=float(n), task="A-1", text=f"line {n}"))
+            await asyncio.sleep(0)
+        await bus.commit(ev.TaskQueued(at=2_000.0, task="A-1"))
+        row = journal.runs()[0]
+        left = list(journal.events("r1", row.resume_after))
+        size = journal.cycle_size("r1")
+    assert bus.state.run.cycle >= 4
+    assert size.events + 2.5 * size.state <= 20_000
+    assert sum(len(ev.encode(event)) for _, event in left[1:]) == size.events
+    assert isinstance(left[0][1], ev.CycleStarted)
+    assert left[0][1].cycle == bus.state.run.cycle
+
+
+async def test_what_one_turn_of_the_loop_emits_is_kept_whole_and_in_order(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, journal):
+        bus = Bus()
+        join(journal, bus, cycle_bytes=20_000)
         bus.emit(started())
         for n in range(1_000):
             bus.emit(ev.Progressed(at=float(n), task="A-1", text=f"line {n}"))
         await bus.commit(ev.TaskQueued(at=2_000.0, task="A-1"))
-        row = journal.runs()[0]
-        left = list(journal.events("r1", row.resume_after))
-    assert bus.state.run.cycle == 1 + 1_001 // 50
-    assert len(left) <= 51
-    assert isinstance(left[0][1], ev.CycleStarted)
-    assert left[0][1].cycle == bus.state.run.cycle
+        kept = [e.text for _, e in journal.events("r1") if isinstance(e, ev.Progressed)]
+    assert kept == [f"line {n}" for n in range(1_000)]
+    assert bus.state.run.cycle >= 3
 
 
 async def test_a_resumed_run_counts_only_the_events_of_its_cycle(tmp_path: Path) -> None:
     """A long run must not begin a new cycle with every start."""
     with opened(tmp_path) as (_, journal):
         bus = Bus()
-        join(journal, bus, cycle_events=50)
+        join(journal, bus, cycle_bytes=20_000)
         bus.emit(started())
         for n in range(120):
             bus.emit(ev.Progressed(at=float(n), task="A-1", text=f"line {n}"))
@@ -182,7 +198,7 @@ async def test_a_resumed_run_counts_only_the_events_of_its_cycle(tmp_path: Path)
         cycle = bus.state.run.cycle
     with opened(tmp_path) as (_, journal):
         again = Bus()
-        join(journal, again, cycle_events=50)
+        join(journal, again, cycle_bytes=20_000)
         await again.commit(ev.TaskQueued(at=2_001.0, task="A-1"))
         assert again.state.run.cycle == cycle
 

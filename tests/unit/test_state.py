@@ -27,7 +27,9 @@ from engine.model import (
     Verdict,
     Verification,
 )
-from engine.state import RunState, Snapshot, TaskView
+from engine.reducing import calls, facts, motion, tasks, trains
+from engine.snapshot import Snapshot, TaskView
+from engine.state import RunState
 from tests.random_events import TASKS, TYPES, events, strategy
 
 A = Task("A-1", "Add one")
@@ -147,8 +149,8 @@ def consistent(snapshot: Snapshot) -> None:
     for view in snapshot.tasks:
         assert view.elapsed(0.0) >= 0
         assert view.elapsed(snapshot.at) >= 0
-        assert len(view.spans) <= state_module.MAX_SPANS
-        assert len(view.calls) <= state_module.MAX_CALLS
+        assert len(view.spans) <= tasks.MAX_SPANS
+        assert len(view.calls) <= motion.MAX_CALLS
         assert view.batched == sum(each.batched and each.ended is None for each in view.calls)
         for span in view.spans:
             assert span.ended is None or span.ended >= span.started
@@ -167,10 +169,10 @@ def consistent(snapshot: Snapshot) -> None:
         assert time.count > 0
         assert time.total >= 0
         assert time.squares >= 0
-    assert len(snapshot.notices) <= state_module.MAX_NOTICES
-    assert len(snapshot.lesson_notes) <= state_module.MAX_LESSONS
-    assert len(snapshot.landings) <= state_module.MAX_LANDINGS
-    assert sum(isinstance(b, ev.BatchCreating) for b in snapshot.open_batches) <= state_module.MAX_UNANSWERED
+    assert len(snapshot.notices) <= facts.MAX_NOTICES
+    assert len(snapshot.lesson_notes) <= tasks.MAX_LESSONS
+    assert len(snapshot.landings) <= tasks.MAX_LANDINGS
+    assert sum(isinstance(b, ev.BatchCreating) for b in snapshot.open_batches) <= calls.MAX_UNANSWERED
     assert snapshot.prompt_hit_rate is None or 0 <= snapshot.prompt_hit_rate <= 1
 
 
@@ -256,7 +258,7 @@ def test_trains_and_batches_in_motion_are_never_forgotten() -> None:
         state.apply(ev.TrainArrived(at=103.0, train=n, landed=(), sent_back=()))
     numbers = [train.number for train in state.snapshot().trains]
     assert numbers[0] == 1
-    assert len(numbers) == state_module.MAX_TRAINS
+    assert len(numbers) == trains.MAX_TRAINS
 
 
 # One task through a run

@@ -16,7 +16,7 @@ from tui.cli.place import find_place, open_journal
 
 if TYPE_CHECKING:
     from engine.events import Event
-    from engine.state import Snapshot, TaskView
+    from engine.snapshot import Snapshot, TaskView
     from engine.store.journal import JournalReader
     from engine.store.run_log import RunRow
 

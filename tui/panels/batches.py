@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.figures import BatchView, QueueFigures, TrainView
 from engine.model import TaskState
-from engine.state import Snapshot
+from engine.snapshot import Snapshot
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, joined, text

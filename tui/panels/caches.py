@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.state import Snapshot
+from engine.snapshot import Snapshot
 from tui.format import dollars, safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, bar, joined, text

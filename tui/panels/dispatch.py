@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from engine.model import TaskState
-from engine.state import Snapshot
+from engine.snapshot import Snapshot
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import Line, text

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 
 from engine.errors import TaskyardError
 from engine.model import Change
-from engine.state import CallView, StageSpan, TaskView
+from engine.snapshot import CallView, StageSpan, TaskView
 from tui.call_record import record_lines
 from tui.diff import diff_lines
 from tui.format import safe_text

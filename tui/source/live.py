@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from engine.state import Snapshot
+from engine.snapshot import Snapshot
 from tui.source.lookups import Lookups
 from tui.source.protocol import Health, Mode
 

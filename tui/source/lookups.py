@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from engine.state import TaskView
+from engine.snapshot import TaskView
 
 if TYPE_CHECKING:
     from engine.store.lessons.record import Lesson

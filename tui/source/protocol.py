@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from engine.state import Snapshot
+from engine.snapshot import Snapshot
 from tui.source.lookups import Lookups
 
 Mode = Literal["LIVE", "WATCH", "REPLAY"]

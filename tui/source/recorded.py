@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.events import Event
-from engine.state import RunState, Snapshot
+from engine.snapshot import Snapshot
+from engine.state import RunState
 from tui.source.lookups import Lookups
 from tui.source.protocol import Control, Health, Mode, Playback
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from engine.events import Event
-from engine.state import RunState, Snapshot
+from engine.snapshot import Snapshot
+from engine.state import RunState
 from tui.source.lookups import Lookups
 from tui.source.protocol import Health, Mode
 

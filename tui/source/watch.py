@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.state import RunState, Snapshot
+from engine.snapshot import Snapshot
+from engine.state import RunState
 from tui.source.lookups import Lookups
 from tui.source.protocol import STALE_AFTER, Health, Mode
 

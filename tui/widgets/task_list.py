@@ -12,7 +12,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from engine.figures import BatchView
-from engine.state import TaskView
+from engine.snapshot import TaskView
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, text
@@ -202,7 +202,9 @@ class TaskList(ScrollView, can_focus=True):
 
     def _nothing(self, frame: Frame) -> Line:
         if self.filter_text:
-            return text(f"  no task matches “{safe_text(self.filter_text, 40)}”: esc clears the filter", "muted")
+            return text(
+                f"  no task matches “{safe_text(self.filter_text, 40)}”: esc clears the filter", "muted"
+            )
         if self.problems_only:
             return text("  no problems: e shows all tasks", "muted")
         if frame.snapshot.run.started is None:

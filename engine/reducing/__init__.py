@@ -1,0 +1,1 @@
+"""The handlers of the reducer, by what they are about; `engine.state` puts them together."""

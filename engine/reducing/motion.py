@@ -1,0 +1,41 @@
+"""The parts of a task's view that are in motion: open stages and open calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from engine.snapshot import CallView, TaskView
+
+MAX_CALLS = 60
+
+
+def end_call(view: TaskView, call_id: str, at: float, **fields: Any) -> dict[str, Any]:
+    """Close the call in the view's list; gives the fields of the view that change."""
+    calls = list(view.calls)
+    for index, call in enumerate(calls):
+        if call.id == call_id and call.ended is None:
+            calls[index] = replace(call, ended=max(call.started, at), **fields)
+            break
+    return calls_of(calls)
+
+
+def calls_of(calls: Sequence[CallView]) -> dict[str, Any]:
+    """The view's fields for these calls: the newest of them, and how many still wait in batches."""
+    kept = tuple(calls[-MAX_CALLS:])
+    return {"calls": kept, "batched": sum(call.batched and call.ended is None for call in kept)}
+
+
+def stopped(view: TaskView, at: float, why: str) -> dict[str, Any]:
+    """The view's fields once nothing of it is in motion any more."""
+    spans = tuple(
+        span if span.ended is not None else replace(span, ended=max(span.started, at), note=why)
+        for span in view.spans
+    )
+    calls = [
+        call if call.ended is not None else replace(call, ended=max(call.started, at), error=why)
+        for call in view.calls
+    ]
+    return {"spans": spans, **calls_of(calls)}

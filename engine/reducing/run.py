@@ -1,0 +1,130 @@
+"""The run as a whole: its start, its resumes, its gauges, its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from engine import events as ev
+from engine.model import BoardStatus, TaskState
+from engine.reducing.facts import GAUGES, Facts
+from engine.reducing.motion import stopped
+from engine.snapshot import RunView, Snapshot
+
+_RUN_FIELDS = (
+    "run",
+    "board",
+    "repository",
+    "base",
+    "target",
+    "remote",
+    "host",
+    "pid",
+    "roles",
+    "max_concurrency",
+    "max_attempts",
+    "max_batch",
+    "max_age",
+    "budget_usd",
+)
+
+
+def _run_started(state: Facts, e: ev.RunStarted) -> None:
+    fields = {name: getattr(e, name) for name in _RUN_FIELDS}
+    state.run = RunView(started=e.at, cycle=state.run.cycle, **fields)
+    state.add_tasks(e.tasks)
+
+
+def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
+    state.run = replace(
+        state.run,
+        host=e.host,
+        pid=e.pid,
+        resumes=state.run.resumes + 1,
+        dispatch="running",
+        finished=None,
+        budget_reached="",
+    )
+    for view in tuple(state.tasks.values()):
+        if view.state is TaskState.RUNNING:
+            state.change(
+                view.id,
+                state=TaskState.QUEUED,
+                stage=None,
+                stage_started=None,
+                ended=None,
+                **stopped(view, e.at, "interrupted"),
+            )
+    for number, train in state.trains.items():
+        if train.ended_at is None:
+            state.trains[number] = replace(
+                train, stage="failed", detail="interrupted", ended_at=max(train.started_at, e.at)
+            )
+
+
+def _tasks_added(state: Facts, e: ev.TasksAdded) -> None:
+    for task in e.tasks:
+        view = state.tasks.get(task.id)
+        if view is None or view.state in (TaskState.TO_LAND, TaskState.LANDED):
+            continue
+        state.change(task.id, task=task)
+        if task.status is BoardStatus.LANDED:
+            state.change(
+                task.id,
+                state=TaskState.LANDED,
+                stage=None,
+                stage_started=None,
+                ended=e.at,
+                problem="",
+                last="landed, says the board",
+                **stopped(view, e.at, "landed meanwhile"),
+            )
+    state.add_tasks(e.tasks)
+
+
+def _dispatch_changed(state: Facts, e: ev.DispatchChanged) -> None:
+    state.run = replace(state.run, dispatch=e.mode, max_concurrency=e.max_concurrency)
+
+
+def _noticed(state: Facts, e: ev.Noticed) -> None:
+    state.notice(e.at, e.level, e.text, e.task)
+
+
+def _measured(state: Facts, e: ev.Measured) -> None:
+    for name in GAUGES:
+        value = getattr(e, name)
+        if value is not None:
+            state.gauges[name] = value
+
+
+def _budget_reached(state: Facts, e: ev.BudgetReached) -> None:
+    whose = f"task {e.task}" if e.scope == "task" else "the run"
+    text = f"budget of {whose} reached: ${e.spent_usd:.2f} of ${e.limit_usd:.2f}, next call up to ${e.next_usd:.2f}"
+    if e.scope == "run":
+        state.run = replace(state.run, budget_reached=text)
+    state.notice(e.at, "error", text, e.task)
+
+
+def _cycle_started(state: Facts, e: ev.CycleStarted) -> None:
+    state.load(msgspec.json.decode(e.state, type=Snapshot))
+    state.run = replace(state.run, cycle=e.cycle)
+
+
+def _run_finished(state: Facts, e: ev.RunFinished) -> None:
+    state.run = replace(state.run, finished=e)
+
+
+HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
+    ev.RunStarted: _run_started,
+    ev.RunResumed: _run_resumed,
+    ev.TasksAdded: _tasks_added,
+    ev.DispatchChanged: _dispatch_changed,
+    ev.Noticed: _noticed,
+    ev.Measured: _measured,
+    ev.BudgetReached: _budget_reached,
+    ev.CycleStarted: _cycle_started,
+    ev.RunFinished: _run_finished,
+}

@@ -1,0 +1,228 @@
+"""The frozen values that everything shows: a `Snapshot` of the run, with one `TaskView` a task.
+
+A view is replaced only when its task changed, so a reader can compare by identity.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine import events as ev
+from engine.figures import (
+    BatchView,
+    HistoryFigures,
+    LessonFigures,
+    LimiterFigures,
+    QueueFigures,
+    ResultCacheFigures,
+    SpendLine,
+    StageTime,
+    TemplateFigures,
+    TrainView,
+)
+from engine.model import (
+    AnswerSource,
+    Change,
+    LessonGiven,
+    Plan,
+    Role,
+    Stage,
+    Task,
+    TaskState,
+    Usage,
+    Verdict,
+    Verification,
+)
+
+
+class StageSpan(msgspec.Struct, frozen=True):
+    """One stage of one attempt. `ended` is None while it runs."""
+
+    attempt: int
+    stage: Stage
+    started: float
+    ended: float | None = None
+    ok: bool | None = None
+    note: str = ""
+    log: str = ""
+
+
+class CallView(msgspec.Struct, frozen=True):
+    """One model call of a task, as the task screen lists it."""
+
+    id: str
+    attempt: int
+    role: Role
+    model: str
+    started: float
+    ended: float | None = None
+    batched: bool = False
+    source: AnswerSource | None = None
+    usage: Usage = Usage()
+    usd: float | None = None
+    usd_saved: float = 0.0
+    error: str = ""
+    record: str = ""
+
+
+class TaskView(msgspec.Struct, frozen=True, eq=False):
+    """All that is known of one task. `usd` counts calls with a known price; `started` is its first attempt.
+
+    `over` says that the newest attempt came to an end of its own, so that the next one is another; without it, an
+    attempt that stands still was interrupted. `failures` and `returns` count failed attempts and send-backs since
+    somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the lessons this task
+    caused and has not resolved yet.
+    """
+
+    task: Task
+    state: TaskState
+    attempt: int = 0
+    over: bool = False
+    stage: Stage | None = None
+    sent_back: bool = False
+    started: float | None = None
+    stage_started: float | None = None
+    ended: float | None = None
+    last: str = ""
+    problem: str = ""
+    usd: float = 0.0
+    usd_saved: float = 0.0
+    usage: Usage = Usage()
+    calls_made: int = 0
+    cache_hits: int = 0
+    unpriced: int = 0
+    branch: str = ""
+    base: str = ""
+    worktree: str = ""
+    logs: str = ""
+    commit: str = ""
+    train: int | None = None
+    batched: int = 0
+    plan: Plan | None = None
+    change: Change | None = None
+    verification: Verification | None = None
+    verdict: Verdict | None = None
+    lessons: tuple[LessonGiven, ...] = ()
+    feedback: str = ""
+    failures: int = 0
+    returns: int = 0
+    learned: tuple[str, ...] = ()
+    spans: tuple[StageSpan, ...] = ()
+    calls: tuple[CallView, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The id on the board."""
+        return self.task.id
+
+    def elapsed(self, now: float) -> float:
+        """Seconds from the first attempt to the end, or to `now`; 0 before the first attempt."""
+        if self.started is None:
+            return 0.0
+        return max(0.0, (self.ended if self.ended is not None else now) - self.started)
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One line for a person. `number` counts up over the run."""
+
+    number: int
+    at: float
+    level: str
+    text: str
+    task: str = ""
+
+
+class LessonNote(msgspec.Struct, frozen=True):
+    """A lesson this run recorded, or used."""
+
+    at: float
+    task: str
+    lesson: str
+    text: str
+    times_seen: int = 1
+    resolved: bool = False
+
+
+class RunView(msgspec.Struct, frozen=True):
+    """The run as a whole."""
+
+    run: str = ""
+    board: str = ""
+    repository: str = ""
+    base: str = ""
+    target: str = ""
+    remote: str = ""
+    host: str = ""
+    pid: int = 0
+    roles: dict[str, str] = {}
+    started: float | None = None
+    resumes: int = 0
+    cycle: int = 1
+    dispatch: str = "running"
+    max_concurrency: int = 0
+    max_attempts: int = 0
+    max_batch: int = 0
+    max_age: float = 0.0
+    budget_usd: float | None = None
+    budget_reached: str = ""
+    finished: ev.RunFinished | None = None
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Sums over the run. `pushes` counts what the remote took; `trains` those that landed something."""
+
+    trains: int = 0
+    pushes: int = 0
+    model_calls: int = 0
+    batch_calls: int = 0
+    batched_requests: int = 0
+    cache_hits: int = 0
+    call_failures: int = 0
+    usage: Usage = Usage()
+    usd: float = 0.0
+    usd_saved: float = 0.0
+    tokens_saved: int = 0
+    unpriced: int = 0
+    sent_back: int = 0
+    retries: int = 0
+    lessons_recorded: int = 0
+    lessons_used: int = 0
+
+
+class Snapshot(msgspec.Struct, frozen=True, eq=False):
+    """The whole run at one moment, in board order. Compare by identity: a new object means something changed."""
+
+    run: RunView = RunView()
+    at: float = 0.0
+    tasks: tuple[TaskView, ...] = ()
+    counts: dict[TaskState, int] = {}
+    totals: Totals = Totals()
+    spend: tuple[SpendLine, ...] = ()
+    stage_times: tuple[StageTime, ...] = ()
+    landings: tuple[float, ...] = ()
+    trains: tuple[TrainView, ...] = ()
+    batches: tuple[BatchView, ...] = ()
+    open_batches: tuple[ev.BatchCreating | ev.BatchSubmitted, ...] = ()
+    results: ResultCacheFigures = ResultCacheFigures()
+    templates: TemplateFigures = TemplateFigures()
+    lessons: LessonFigures = LessonFigures()
+    lesson_notes: tuple[LessonNote, ...] = ()
+    history: HistoryFigures = HistoryFigures()
+    limiters: tuple[LimiterFigures, ...] = ()
+    queues: tuple[QueueFigures, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    notice_count: int = 0
+
+    def count(self, state: TaskState) -> int:
+        """How many tasks are in the state."""
+        return self.counts.get(state, 0)
+
+    def task(self, task_id: str) -> TaskView | None:
+        """The view of one task, or None."""
+        return next((view for view in self.tasks if view.task.id == task_id), None)
+
+    @property
+    def prompt_hit_rate(self) -> float | None:
+        """Share of prompt tokens that the service's prompt cache held, or None before the first call."""
+        prompt = self.totals.usage.prompt
+        return self.totals.usage.cache_read / prompt if prompt else None
