@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import pexpect
+import pexpect  # type: ignore[import-untyped]
 import pyte
 
 ROOT = Path(__file__).parents[2]

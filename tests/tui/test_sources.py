@@ -1,0 +1,169 @@
+"""Where snapshots come from, and what is looked up beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from engine import events as ev
+from engine.model import Change, Task, TaskState
+from engine.snapshot import TaskView
+from engine.store.journal import Journal
+from engine.store.owner import Owner, process_mark
+from engine.store.state_db import open_state
+from tests.sample_repository import SampleRepository
+from tests.tui import sample_run
+from tui.diff import MAX_LINES, diff_lines
+from tui.estimates import throughput, time_to_go
+from tui.log_tail import FIRST_BYTES, LogTail
+from tui.source import Lookups, RecordedSource, ReplaySource, WatchSource
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until the condition holds."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def living_process() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+
+async def test_a_watched_run_is_followed_until_its_process_dies(tmp_path: Path) -> None:
+    process = living_process()
+    source = WatchSource(tmp_path / "state.db", tmp_path / "archive")
+    source.start()
+    await until(lambda: "cannot be read" in source.health().text)
+    owner = Owner(Owner.of_this_process().host, process.pid, process_mark(process.pid) or "")
+    database = open_state(tmp_path / "state.db")
+    try:
+        journal = Journal(database, tmp_path / "archive")
+        journal.begin_run("r1", "tasks/board.md", owner=owner)
+        await asyncio.wrap_future(journal.append("r1", sample_run.events_until(95), durable=True))
+        await until(lambda: source.latest().count(TaskState.LANDED) == 5)
+        assert source.health().alive
+        later = [e for e in sample_run.events() if sample_run.BEGIN + 95 < e.at <= sample_run.BEGIN + 290]
+        await asyncio.wrap_future(journal.append("r1", later, durable=True))
+        await until(lambda: source.latest().count(TaskState.FAILED) == 1)
+        process.kill()
+        process.wait()
+        await until(lambda: not source.health().alive)
+        assert source.health().text == "the run has died; take it up with: taskyard run"
+    finally:
+        process.kill()
+        await source.stop()
+        database.close()
+
+
+async def test_watching_goes_on_with_the_next_run(tmp_path: Path) -> None:
+    database = open_state(tmp_path / "state.db")
+    journal = Journal(database, tmp_path / "archive")
+    first = sample_run.events_until(50)
+    journal.begin_run("r1", "tasks/board.md")
+    await asyncio.wrap_future(journal.append("r1", first, durable=True))
+    source = WatchSource(tmp_path / "state.db", tmp_path / "archive")
+    source.start()
+    try:
+        await until(lambda: source.latest().at == first[-1].at)
+        journal.begin_run("r2", "tasks/board.md")
+        await asyncio.wrap_future(journal.append("r2", sample_run.events_until(20), durable=True))
+        await until(lambda: 0 < source.latest().at < first[-1].at)
+    finally:
+        await source.stop()
+        database.close()
+
+
+def test_a_replay_jumps_back_to_exactly_what_was() -> None:
+    clock = [0.0]
+    source = ReplaySource(sample_run.events(), monotonic=lambda: clock[0])
+    source.start()
+    source.playback.seek(120)
+    there = source.latest()
+    source.playback.seek(300)
+    assert source.latest().count(TaskState.LANDED) > there.count(TaskState.LANDED)
+    source.playback.seek(120)
+    assert source.latest().counts == there.counts
+    assert source.latest().totals == there.totals
+
+
+def test_the_tape_stops_at_its_end_and_begins_anew() -> None:
+    clock = [0.0]
+    source = ReplaySource(sample_run.events_until(60), speed=4.0, monotonic=lambda: clock[0])
+    source.start()
+    clock[0] = 1000.0
+    assert source.playback.position == source.playback.length
+    assert not source.playback.playing
+    source.playback.toggle()
+    assert source.playback.position == 0.0
+    clock[0] += 2
+    assert source.playback.position == 8.0
+
+
+async def test_a_diff_is_what_git_says(repo: Callable[..., SampleRepository]) -> None:
+    project = repo({"a.py": "x = 1\n"})
+    base = project.git("rev-parse", "HEAD").strip()
+    (project.path / "a.py").write_text("x = 2\n")
+    project.git("commit", "-qam", "Change it")
+    commit = project.git("rev-parse", "HEAD").strip()
+    view = TaskView(Task("T1", ""), TaskState.LANDED, change=Change(commit, base))
+    diff = await Lookups().diff(str(project.path), view)
+    shown = ["".join(text for text, _ in line) for line in diff_lines(diff)]
+    assert shown[0] == "a.py  +1 −1"
+    assert shown[2:] == ["     - x = 1", "   1 + x = 2"]
+
+
+def test_a_huge_diff_is_capped_and_says_so() -> None:
+    body = "\n".join(f"+line {n}" for n in range(2 * MAX_LINES))
+    diff = f"diff --git a/f.txt b/f.txt\n--- a/f.txt\n+++ b/f.txt\n@@ -0,0 +1,{2 * MAX_LINES} @@\n{body}\n"
+    lines = diff_lines(diff)
+    assert len(lines) == MAX_LINES + 1
+    assert "o opens all of it" in lines[-1][0][0]
+
+
+def test_a_growing_log_is_read_only_where_it_grew(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"y\n" * (2 * FIRST_BYTES))
+    tail = LogTail(path)
+    assert tail.read()
+    assert tail.skipped.startswith("the last")
+    assert tail.lines[-1] == "y"
+    with open(path, "ab") as file:
+        file.write(b"half")
+    assert tail.read()
+    assert tail.lines[-1] == "half"
+    with open(path, "ab") as file:
+        file.write(b" and half\nnext\n")
+    assert tail.read()
+    assert tail.lines[-2:] == ["half and half", "next"]
+    assert not tail.read()
+
+
+def test_a_log_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("old line\nanother\n")
+    tail = LogTail(path)
+    tail.read()
+    path.write_text("new\n")
+    assert tail.read()
+    assert tail.lines == ["new"]
+
+
+def test_nothing_is_promised_before_enough_is_known() -> None:
+    early = RecordedSource(sample_run.events_until(3)).latest()
+    assert time_to_go(early, early.at) is None
+    later = RecordedSource(sample_run.events_until(170)).latest()
+    estimate = time_to_go(later, later.at)
+    assert estimate is not None
+    left = max(e.at for e in sample_run.events() if isinstance(e, ev.TaskLanded)) - later.at
+    assert 0.4 * left < estimate.seconds < 2.5 * left
+
+
+def test_throughput_counts_every_landing_of_the_window_once() -> None:
+    snapshot = RecordedSource(sample_run.events_until(290)).latest()
+    counts, per_minute = throughput(snapshot, snapshot.at)
+    assert sum(counts) == len(snapshot.landings)
+    assert per_minute > 0
