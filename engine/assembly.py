@@ -37,7 +37,7 @@ from engine.process import child_environment, end_strays
 from engine.project import Project, check_endpoint
 from engine.recorder import HistoryRecorder, JournalSink
 from engine.roles.context import read_context
-from engine.roles.requests import Requests
+from engine.roles.requests import Requests, offered
 from engine.roles.verifier import describe, report, verify
 from engine.settings import Settings
 from engine.state import RunState
@@ -124,6 +124,7 @@ class Parts:
     async def end_run(self, status: str) -> None:
         """Note that the run is over and is not to be taken up again."""
         await asyncio.wrap_future(self.journal.end_run(self.run, self.bus.clock(), status))
+        self.history.end_run()
         await asyncio.to_thread(self.journal.retire, keep=RUNS_KEPT_WHOLE)
 
     async def close(self) -> None:
@@ -182,6 +183,7 @@ async def assemble(
         lambda: bus.state,
         journal_path=paths.state_db,
     )
+    history.settle({row.run: row.ended for row in journal.runs() if row.ended is not None})
     bus.subscribe(history.hear)
     cache = await asyncio.to_thread(ResultCache, paths.cache_db, clock=bus.clock)
     lessons = await asyncio.to_thread(
@@ -198,7 +200,13 @@ async def assemble(
         prompts.render("repository", files=context.files, omitted=context.omitted, guide=context.guide),
     )
     outcomes = Outcomes(
-        cache, settings, project.tasks, tree=tree, prompts=_fingerprint(prompts), endpoint=endpoint
+        cache,
+        settings,
+        project.tasks,
+        tree=tree,
+        prompts=_fingerprint(prompts),
+        tools=digest(dict(offered())),
+        endpoint=endpoint,
     )
     batcher = (
         LLMBatcher(

@@ -57,7 +57,10 @@ class LessonFigures(msgspec.Struct, frozen=True):
 
 
 class HistoryFigures(msgspec.Struct, frozen=True):
-    """The live store of ended executions against its limits, and what was pruned into the archive."""
+    """The live store of executions against its limits, and what was pruned into the archive.
+
+    `problem` says why the last pruning failed, or is empty.
+    """
 
     entries: int = 0
     max_entries: int = 0
@@ -69,6 +72,7 @@ class HistoryFigures(msgspec.Struct, frozen=True):
     archived: int = 0
     segments: int = 0
     journal_bytes: int = 0
+    problem: str = ""
 
 
 class LimiterFigures(msgspec.Struct, frozen=True):

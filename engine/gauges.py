@@ -56,6 +56,7 @@ class Gauges:
         last, self._last = self._last, now
         if now == last:
             return
+        self._tell_trouble(now, last)
         self._bus.emit(
             ev.Measured(
                 at=self._bus.clock(),
@@ -67,6 +68,18 @@ class Gauges:
                 queues=_changed(now.queues, last.queues),
             )
         )
+
+    def _tell_trouble(self, now: ev.Measured, last: ev.Measured) -> None:
+        """Say in words what a person would have to know although the run goes on."""
+        results, before = now.results, last.results
+        if results is not None and results.disabled and (before is None or not before.disabled):
+            self._warn(f"the result cache is off, the run goes on without it: {results.disabled}")
+        history, earlier = now.history, last.history
+        if history is not None and history.problem and (earlier is None or not earlier.problem):
+            self._warn(f"the history is not archived, and keeps more than it should: {history.problem}")
+
+    def _warn(self, text: str) -> None:
+        self._bus.emit(ev.Noticed(at=self._bus.clock(), level="warning", text=text))
 
 
 def _changed(now: _T, last: _T) -> _T | None:

@@ -1,8 +1,8 @@
 """What earlier runs landed, by everything that led to it: a board run a second time over the same tree asks no model.
 
-The key covers the starting tree, the task's row and the rows of all it waits for, the roles and the prompts. The value
-is the landed patch with its plan and verdict, so that it can be applied and verified anew, in whatever order this run's
-trains happen to leave.
+The key covers the starting tree, the task's row and the rows of all it waits for, the roles, the prompts and the tools.
+The value is the landed patch with its plan and verdict, so that it can be applied and verified anew, in whatever order
+this run's trains happen to leave.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ OUTCOME_FORMAT = 1
 
 
 class Outcomes:
-    """Look up and keep outcomes for one run. `prompts` is a digest over all prompt templates."""
+    """Look up and keep outcomes for one run.
+
+    `prompts` is a digest over all prompt templates, `tools` over the tools and answers that models are offered.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Outcomes:
         *,
         tree: str,
         prompts: str,
+        tools: str,
         endpoint: str,
     ) -> None:
         self._cache = cache
@@ -38,6 +42,7 @@ class Outcomes:
             "format": OUTCOME_FORMAT,
             "tree": tree,
             "prompts": prompts,
+            "tools": tools,
             "endpoint": endpoint,
             "roles": _plain(settings.roles),
             "verify": settings.verify.command,

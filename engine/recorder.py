@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any, TypedDict
 
 import msgspec
 
 from engine import events as ev
 from engine.errors import StoreError
 from engine.figures import HistoryFigures
+from engine.model import TaskState, Usage
+from engine.snapshot import TaskView
 from engine.state import RunState
 from engine.store.history import HistoryPruner, TaskHistory
 from engine.store.journal import Journal
@@ -97,7 +100,10 @@ async def _until(written: Future[int]) -> None:
 
 
 class HistoryRecorder:
-    """Adds each ended task to the history."""
+    """Keeps each execution of a task in the history: from its first attempt as running, at its end with all it took.
+
+    An execution that an interrupted run left open is gone on with by the run that takes it up.
+    """
 
     def __init__(
         self, pruner: HistoryPruner, run: str, state: Callable[[], RunState], *, journal_path: Path
@@ -106,32 +112,64 @@ class HistoryRecorder:
         self._run = run
         self._state = state
         self._journal_path = journal_path
+        running = pruner.find(run=run, status=TaskState.RUNNING, limit=-1)
+        self._open = {entry.task: entry.id for entry in running}
+
+    def settle(self, ended: Mapping[str, float]) -> None:
+        """End what runs left open that nobody takes up any more; `ended` are such runs, and when they ended."""
+        for run in {entry.run for entry in self.pruner.find(status=TaskState.RUNNING, limit=-1)}:
+            if run in ended:
+                _forget(self.pruner.end_run(run, ended[run], "its run ended"))
 
     def hear(self, event: ev.Event) -> None:
-        """Take an event that ends a task."""
-        if isinstance(event, ev.TaskLanded | ev.TaskEnded):
-            view = self._state().find(event.task)
-            if view is None or view.ended is None:
-                return
+        """Take an event that begins or ends an execution."""
+        if isinstance(event, ev.AttemptStarted) and event.task not in self._open:
+            self._begin(event)
+        elif isinstance(event, ev.TaskLanded | ev.TaskEnded):
+            self._end(event)
+
+    def _begin(self, event: ev.AttemptStarted) -> None:
+        view = self._state().find(event.task)
+        if view is not None:
+            id = self._open[view.id] = self._id(event)
             entry = TaskHistory(
-                id=f"{self._run}/{view.id}/{event.at:.6f}",
+                id=id,
+                run=self._run,
+                task=view.id,
+                status=TaskState.RUNNING,
+                started=event.at,
+                type=view.task.type,
+                scope=view.task.scope,
+            )
+            _forget(self.pruner.add(entry))
+
+    def _end(self, event: ev.TaskLanded | ev.TaskEnded) -> None:
+        view = self._state().find(event.task)
+        if view is None or view.ended is None:
+            return
+        id = self._open.pop(view.id, None)
+        if id is None:  # It ended before any attempt: cancelled while it waited, or found landed.
+            started = view.started if view.started is not None else event.at
+            entry = TaskHistory(
+                id=self._id(event),
                 run=self._run,
                 task=view.id,
                 status=view.state,
-                started=view.started if view.started is not None else event.at,
-                ended=view.ended,
+                started=started,
                 type=view.task.type,
                 scope=view.task.scope,
-                attempts=view.attempt,
-                reason=view.problem,
-                commit=view.commit,
-                model_calls=view.calls_made,
-                cache_hits=view.cache_hits,
-                usage=view.usage,
-                usd=view.usd,
+                **_result(view),
             )
-            # A history that cannot be written is told by its figures; the journal has the task all the same.
-            self.pruner.add(entry).add_done_callback(lambda done: done.exception())
+            _forget(self.pruner.add(entry))
+        else:
+            _forget(self.pruner.update(id, status=view.state, **_result(view)))
+
+    def end_run(self) -> None:
+        """End what the run leaves open: nobody takes it up any more."""
+        _forget(self.pruner.end_run(self._run, self._state().snapshot().at, "its run ended"))
+
+    def _id(self, event: ev.AttemptStarted | ev.TaskLanded | ev.TaskEnded) -> str:
+        return f"{self._run}/{event.task}/{event.at:.6f}"
 
     def figures(self) -> HistoryFigures:
         """The figures, with the size of the file that the journal shares."""
@@ -141,3 +179,33 @@ class HistoryRecorder:
             size = self._journal_path.stat().st_size
         values = {name: getattr(stats, name) for name in HistoryFigures.__struct_fields__}
         return HistoryFigures(**{**values, "journal_bytes": size})
+
+
+class _Result(TypedDict):
+    ended: float | None
+    attempts: int
+    reason: str
+    commit: str
+    model_calls: int
+    cache_hits: int
+    usage: Usage
+    usd: float
+
+
+def _result(view: TaskView) -> _Result:
+    """What an ended execution took, and how it ended."""
+    return {
+        "ended": view.ended,
+        "attempts": view.attempt,
+        "reason": view.problem,
+        "commit": view.commit,
+        "model_calls": view.calls_made,
+        "cache_hits": view.cache_hits,
+        "usage": view.usage,
+        "usd": view.usd,
+    }
+
+
+def _forget(written: Future[Any]) -> None:
+    """Let a history that cannot be written be told by its figures; the journal has the task all the same."""
+    written.add_done_callback(lambda done: done.exception())

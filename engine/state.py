@@ -78,7 +78,7 @@ class RunState(Facts):
         self.run = replace(self.run, cycle=self.run.cycle + 1)
         ended = sorted((v for v in self.tasks.values() if v.state.ended), key=lambda v: v.ended or 0.0)
         for view in ended[:-MAX_DETAILED]:
-            self.tasks[view.id] = replace(view, **_NO_DETAILS)
+            self.change(view.id, **_NO_DETAILS)
         return self.snapshot()
 
     def view(self, task_id: str) -> TaskView:

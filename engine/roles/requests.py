@@ -6,7 +6,7 @@ mark; the task, its lessons and its feedback follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -136,6 +136,12 @@ class Requests:
             task_id=attempt.task.id,
             attempt=attempt.number,
         )
+
+
+def offered() -> Mapping[str, str]:
+    """Give the schema of everything a model may call or answer with, by name: a changed one asks for other work."""
+    schemas = {tool.name: f"{tool.description}\n{tool.schema}" for tool in tool_definitions()}
+    return schemas | {kind.__name__: json_schema(kind) for kind in (Plan, Edits, Verdict)}
 
 
 def role_settings(roles: RolesSettings, role: Role) -> RoleSettings:

@@ -114,7 +114,10 @@ class HistoryPruner:
         return self._database.submit(change)
 
     def end_run(self, run: str, at: float, reason: str) -> Future[int]:
-        """End what a run left running as cancelled, so that it can leave the table some day; gives how many."""
+        """End what a run left running as cancelled, so that it can leave the table some day; gives how many.
+
+        Not for a run that will be taken up again: what it left running goes on then.
+        """
 
         def end(connection: Connection) -> int:
             running = table.select(connection, "run = ? AND ended IS NULL", (run,), -1)

@@ -15,12 +15,11 @@ from engine.store.database import Connection
 
 
 class HistoryStats(HistoryFigures, frozen=True):
-    """The figures, with more about the table. `problem` says why the last pruning failed, or is empty."""
+    """The figures, with more about the table."""
 
     by_status: dict[TaskState, int] = msgspec.field(default_factory=dict)
     newest_at: float | None = None
     archived_bytes: int = 0
-    problem: str = ""
 
 
 class MemoryInfo(msgspec.Struct, frozen=True):

@@ -186,8 +186,9 @@ def test_history_stats(root: Path, run: Run) -> None:
     assert lines[0] == "entries   8 of 1,000"
     assert lines[2] == "oldest    16 min of 1 d"
     assert lines[3].startswith("archived  2 in 1 segment, ")
-    assert "4 failed" in lines[5]
-    assert "4 landed" in lines[5]
+    assert lines[4] == "pruned    1 time"
+    assert "4 failed" in lines[6]
+    assert "4 landed" in lines[6]
     assert json.loads(run("history", "stats", "--json"))["by_status"] == {"failed": 4, "landed": 4}
 
 

@@ -191,7 +191,8 @@ def test_kill_9_and_the_same_command_again(tmp_path: Path, kills: tuple[int, ...
         stats = demo.simulator.stats()
     assert (finished.status, finished.landed) == ("landed", TASKS)
     remote = Demo(demo.project.root, demo.project.remote, tuple(demo.events))
-    assert remote.pushes == finished.pushes
+    # A kill may come after a push and before anybody could note it.
+    assert finished.pushes <= remote.pushes <= finished.pushes + len(kills)
     named = remote.git(
         "log", "--no-merges", "--format=%(trailers:key=Taskyard-Task,valueonly,separator=)", TARGET
     )

@@ -18,13 +18,19 @@ from engine.calls import CallRecord, ModelCalls
 from engine.errors import BudgetReachedError, OverloadedError, RequestRejectedError
 from engine.llm.budget import Budget
 from engine.llm.client import Deadlines, ModelClient
-from engine.llm.messages import ModelAnswer, ModelRequest, Progress, Text, user
+from engine.llm.messages import ModelAnswer, ModelRequest, Progress, Text, Thinking, Tool, user
 from engine.llm.retries import RetryPolicy
 from engine.llm.simulator import Answer, Fault, Scenario, Simulator
 from engine.model import AnswerSource, Role, Task
 from engine.store.cache import ResultCache
 
 MODEL = "claude-opus-5-5"
+
+
+SCHEMA = (
+    '{"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"], '
+    '"additionalProperties": false}'
+)
 
 
 def attempt(task: str = "T1", number: int = 1) -> Attempt:
@@ -41,6 +47,9 @@ def request(text: str = "Do it.", task: str = "T1", **fields: Any) -> ModelReque
         task_id=task,
         **fields,
     )
+
+
+LOOKING = request(tools=(Tool("look", "Look.", SCHEMA),))
 
 
 class Office:
@@ -186,15 +195,34 @@ async def test_another_run_finds_the_answer(office: Any, tmp_path: Path) -> None
         {"asked": msgspec.structs.replace(request(), max_tokens=501)},
         {"asked": msgspec.structs.replace(request(), model="claude-sonnet-5-5")},
         {"asked": request(system=(Text("Be strict."),))},
+        {"asked": request(thinking=Thinking())},
+        {"asked": request(tools=(Tool("look", "Look.", SCHEMA.replace("path", "file")),)), "first": LOOKING},
+        {"asked": request(tools=(Tool("look", "Look closely.", SCHEMA),)), "first": LOOKING},
+        {"asked": request(output_schema=SCHEMA)},
         {"asked": request(), "tree": "another tree"},
     ],
-    ids=["words", "task", "max_tokens", "model", "system", "tree"],
+    ids=[
+        "words",
+        "task",
+        "max_tokens",
+        "model",
+        "system",
+        "thinking",
+        "a tool's schema",
+        "a tool's text",
+        "the answer's schema",
+        "tree",
+    ],
 )
 async def test_whatever_could_change_the_answer_makes_another_call(office: Any, other: Any) -> None:
     desk, simulator = office()
-    await desk.ask(request())
+    first = other.pop("first", request())
+    await desk.ask(first)
+    await desk.ask(first)
+    assert asked(simulator) == 1
     await desk.ask(**other)
     assert asked(simulator) == 2
+    assert [event.source for event in desk.of(ev.CallAnswered)].count(AnswerSource.CACHE) == 1
 
 
 async def test_a_failed_call_is_told_and_not_kept(office: Any) -> None:

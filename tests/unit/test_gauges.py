@@ -28,10 +28,8 @@ class Dials:
     queues = (QueueFigures("git"),)
 
 
-async def test_only_what_changed_is_told_and_nothing_when_nothing_did() -> None:
-    bus, dials, heard = Bus(lambda: 7.0), Dials(), list[ev.Event]()
-    bus.subscribe(heard.append)
-    gauges = Gauges(
+def gauges_of(bus: Bus, dials: Dials) -> Gauges:
+    return Gauges(
         bus,
         results=lambda: dials.results,
         templates=lambda: dials.templates,
@@ -40,6 +38,34 @@ async def test_only_what_changed_is_told_and_nothing_when_nothing_did() -> None:
         limiters=lambda: dials.limiters,
         queues=lambda: dials.queues,
     )
+
+
+async def test_a_cache_that_goes_off_and_a_failing_archive_are_told_in_words_once() -> None:
+    bus, dials = Bus(lambda: 7.0), Dials()
+    gauges = gauges_of(bus, dials)
+    gauges.measure()
+    assert bus.state.snapshot().notices == ()
+    for hits in range(3):
+        dials.results = ResultCacheFigures(hits=hits, disabled="the disk is full")
+        dials.history = HistoryFigures(entries=hits, problem="no room for the segment")
+        gauges.measure()
+    cache, history = bus.state.snapshot().notices
+    assert (cache.level, cache.text) == (
+        "warning",
+        "the result cache is off, the run goes on without it: the disk is full",
+    )
+    assert history.text.endswith("no room for the segment")
+    dials.results = ResultCacheFigures()
+    gauges.measure()
+    dials.results = ResultCacheFigures(disabled="the disk is full again")
+    gauges.measure()
+    assert len(bus.state.snapshot().notices) == 3
+
+
+async def test_only_what_changed_is_told_and_nothing_when_nothing_did() -> None:
+    bus, dials, heard = Bus(lambda: 7.0), Dials(), list[ev.Event]()
+    bus.subscribe(heard.append)
+    gauges = gauges_of(bus, dials)
     gauges.measure()
     gauges.measure()
     (first,) = heard

@@ -38,7 +38,9 @@ def cache(tmp_path: Path) -> Iterator[ResultCache]:
 def outcomes(
     cache: ResultCache, tasks: Sequence[Task] = (A, B, C, OTHER), config: Settings = SETTINGS, **fields: str
 ) -> Outcomes:
-    return Outcomes(cache, config, tasks, **{"tree": "t", "prompts": "p", "endpoint": "e", **fields})
+    return Outcomes(
+        cache, config, tasks, **{"tree": "t", "prompts": "p", "tools": "s", "endpoint": "e", **fields}
+    )
 
 
 def test_what_landed_is_recalled_whole_by_the_same_run_again(cache: ResultCache) -> None:
@@ -53,6 +55,11 @@ def test_what_landed_is_recalled_whole_by_the_same_run_again(cache: ResultCache)
 CHANGES: dict[str, dict[str, Any]] = {
     "tree": {"tree": "another"},
     "prompts": {"prompts": "edited"},
+    "a tool's schema": {"tools": "with another field"},
+    "thinking": {"config": replace(SETTINGS, roles=RolesSettings(implementer=RoleSettings(thinking=4096)))},
+    "a role's max_tokens": {
+        "config": replace(SETTINGS, roles=RolesSettings(judge=RoleSettings(max_tokens=9)))
+    },
     "endpoint": {"endpoint": "elsewhere"},
     "check": {"config": replace(SETTINGS, verify=VerifySettings(command="make"))},
     "role model": {"config": replace(SETTINGS, roles=RolesSettings(judge=RoleSettings(model="m")))},

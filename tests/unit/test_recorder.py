@@ -26,6 +26,7 @@ from engine.store.history import HistoryPruner, PrunePolicy
 from engine.store.journal import Journal, JournalReader
 from engine.store.owner import Owner
 from engine.store.state_db import open_state
+from tests.bench.long_run import long_run
 from tests.random_events import events
 
 BOARD = "tasks/board.md"
@@ -186,6 +187,15 @@ async def test_what_one_turn_of_the_loop_emits_is_kept_whole_and_in_order(tmp_pa
     assert bus.state.run.cycle >= 3
 
 
+def test_a_cycle_takes_details_from_old_tasks_once_and_leaves_all_others_as_they_are() -> None:
+    state = RunState().apply_all(long_run(600))
+    before = state.snapshot().tasks
+    first = state.begin_cycle().tasks
+    assert [view.calls for view in first[:100]] == [()] * 100
+    assert first[100:] == before[100:]  # By identity: what did not change is not shown anew.
+    assert all(one is other for one, other in zip(state.begin_cycle().tasks, first, strict=True))
+
+
 async def test_a_resumed_run_counts_only_the_events_of_its_cycle(tmp_path: Path) -> None:
     """A long run must not begin a new cycle with every start."""
     with opened(tmp_path) as (_, journal):
@@ -269,16 +279,77 @@ async def test_cancelling_a_commit_does_not_take_the_event_back(tmp_path: Path) 
 # The history
 
 
+def historian(
+    database: Database, bus: Bus, folder: Path, run: str = "r1"
+) -> tuple[HistoryPruner, HistoryRecorder]:
+    policy = PrunePolicy(max_bytes=10**6, max_age=86_400.0, max_entries=100, archive_dir=folder / "old")
+    pruner = HistoryPruner(database, policy, clock=lambda: 20.0)
+    recorder = HistoryRecorder(pruner, run, lambda: bus.state, journal_path=folder / "state.db")
+    bus.subscribe(recorder.hear)
+    return pruner, recorder
+
+
+def begun(at: float, task: str = "A-1", attempt: int = 1) -> ev.AttemptStarted:
+    return ev.AttemptStarted(at=at, task=task, attempt=attempt, branch=f"task/{task}", base="b")
+
+
+async def test_an_execution_that_was_interrupted_is_gone_on_with_and_a_retry_is_another(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as (database, journal):
+        bus = Bus()
+        join(journal, bus)
+        historian(database, bus, tmp_path)
+        await bus.commit(started())
+        await bus.commit(begun(2.0))
+        await bus.commit(begun(3.0, attempt=2))
+    with opened(tmp_path) as (database, journal):
+        bus = Bus()
+        join(journal, bus)
+        pruner, _ = historian(database, bus, tmp_path)
+        await bus.commit(ev.RunResumed(at=4.0, host="h", pid=2))
+        await bus.commit(begun(5.0, attempt=2))
+        await bus.commit(ev.TaskEnded(at=6.0, task="A-1", state=TaskState.FAILED, reason="no"))
+        await bus.commit(ev.TaskReopened(at=7.0, task="A-1"))
+        await bus.commit(begun(8.0, attempt=3))
+        await bus.commit(ev.TaskLanded(at=9.0, task="A-1", commit="c" * 40, train=1))
+        database.flush()
+        second, first = pruner.recent(10)
+    assert (first.status, first.started, first.ended, first.attempts) == (TaskState.FAILED, 2.0, 6.0, 2)
+    assert (second.status, second.started, second.ended, second.attempts) == (TaskState.LANDED, 8.0, 9.0, 3)
+
+
+async def test_what_a_run_leaves_open_is_ended_once_nobody_takes_it_up(tmp_path: Path) -> None:
+    with opened(tmp_path) as (database, journal):
+        bus = Bus()
+        join(journal, bus)
+        _, recorder = historian(database, bus, tmp_path)
+        await bus.commit(started())
+        await bus.commit(begun(2.0))
+        pruner, later = historian(database, Bus(), tmp_path, "r2")
+        later.settle({"r0": 1.0})
+        database.flush()
+        assert pruner.by_status(TaskState.RUNNING)
+        later.settle({"r1": 5.0})
+        database.flush()
+        (entry,) = pruner.recent(10)
+        assert (entry.status, entry.ended, entry.reason) == (TaskState.CANCELLED, 5.0, "its run ended")
+        await bus.commit(begun(6.0, "B-2"))
+        recorder.end_run()
+        database.flush()
+        assert not pruner.by_status(TaskState.RUNNING)
+
+
 async def test_an_ended_task_is_in_the_history_with_what_it_used(tmp_path: Path) -> None:
     with opened(tmp_path) as (database, journal):
         bus = Bus()
         join(journal, bus)
-        policy = PrunePolicy(max_bytes=10**6, max_age=86_400.0, max_entries=100, archive_dir=tmp_path / "old")
-        pruner = HistoryPruner(database, policy, clock=lambda: 20.0)
-        recorder = HistoryRecorder(pruner, "r1", lambda: bus.state, journal_path=tmp_path / "state.db")
-        bus.subscribe(recorder.hear)
+        pruner, recorder = historian(database, bus, tmp_path)
         await bus.commit(started())
         bus.emit(ev.AttemptStarted(at=2.0, task="A-1", attempt=1, branch="task/A-1", base="b"))
+        database.flush()
+        (running,) = pruner.recent(10)
+        assert (running.task, running.status, running.ended) == ("A-1", TaskState.RUNNING, None)
         for source in (AnswerSource.CALL, AnswerSource.CACHE, AnswerSource.CACHE):
             bus.emit(
                 ev.CallAnswered(
@@ -296,6 +367,7 @@ async def test_an_ended_task_is_in_the_history_with_what_it_used(tmp_path: Path)
         await bus.commit(ev.TaskLanded(at=9.0, task="A-1", commit="c" * 40, train=1))
         await bus.commit(ev.TaskEnded(at=9.5, task="B-2", state=TaskState.CANCELLED, reason="cancelled"))
         await bus.commit(ev.TaskEnded(at=9.5, task="nobody", state=TaskState.FAILED, reason="?"))
+        database.flush()
         entries = {entry.task: entry for entry in pruner.recent(10)}
         figures = recorder.figures()
     assert set(entries) == {"A-1", "B-2"}

@@ -71,6 +71,7 @@ def stats(as_json: AsJson = False) -> int:
     if found.oldest_at is not None:
         say(f"oldest    {ago(time.time() - found.oldest_at)} of {ago(found.max_age)}")
     say(f"archived  {found.archived:,} in {count(found.segments, 'segment')}, {size(found.archived_bytes)}")
+    say(f"pruned    {count(found.prunes, 'time')}")
     say(f"journal   {size(found.journal_bytes)}")
     if found.by_status:
         say(

@@ -69,6 +69,8 @@ def history_lines(frame: Frame, cells: int) -> list[Line]:
     lines.append(
         (("archived ", "muted"), (archived, "text"), (f"  {count(history.prunes, 'prune')}", "faint"))
     )
+    if history.problem:
+        lines.append((("archive  ", "muted"), (safe_text(history.problem), "warn")))
     journal = (("journal  ", "muted"), (f"cycle {run.cycle}", "text"))
     lines.append(
         (*journal, (f"  {size(history.journal_bytes)}", "faint")) if history.journal_bytes else journal
