@@ -54,7 +54,6 @@ from engine.store.lessons import LessonStore
 LESSONS_GIVEN = 4
 LESSON_CHARS = 2_400
 PROGRESS_EVERY = 0.25
-MAX_OPEN = 64
 
 
 class LandingSide(msgspec.Struct, frozen=True):
@@ -198,9 +197,9 @@ class LocalActivities:
 
     @asynccontextmanager
     async def _aside(self, task_id: str) -> AsyncIterator[None]:
-        """Give the slot to another task for a while, unless too many worktrees would be open side by side."""
+        """Give the slot to another task for a while: any number may wait, for none of them keeps a worktree."""
         slot = self._slots.get(task_id)
-        if slot is None or len(self._open) >= MAX_OPEN:
+        if slot is None:
             yield
             return
         slot.release()
@@ -389,6 +388,10 @@ class LocalActivities:
                 verdict = read_json(said.text, Verdict, "Judge")
             else:
                 request = self._requests.judge(attempt, plan, verification.command, diff)
+                made = self._open.get(attempt.task.id)
+                if request.lane is Lane.ECONOMY and made is not None and await self._worktrees.put_away(made):
+                    # Thousands may wait for one batch; what is judged is the commit.
+                    del self._open[attempt.task.id]
                 verdict = (await self._ask(attempt, Stage.JUDGE, request)).decode(Verdict)
         self.emit(ev.Judged(at=self.now(), task=attempt.task.id, attempt=attempt.number, verdict=verdict))
         if not verdict.approved:

@@ -202,16 +202,12 @@ class Worktrees:
         tips = [await self._repository.commit_of(branch)]
         if path.exists():
             tips.append(await self._repository.commit_of_head(path))
-            edited = await run("status", "--porcelain", "-z", "--untracked-files=no", cwd=path, check=False)
-            if edited.stdout:
+            if await self._is_edited(path):
                 return False
         for tip in set(tips):
             if tip is not None and not await self._repository.is_ancestor(tip, landed_in):
                 return False
-        async with self._registering():
-            await run("worktree", "remove", "-f", "-f", str(path), check=False)
-        if path.exists():
-            await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+        await self._remove(path)
         lines = [
             f"delete {ref}\n"
             for ref in (*await kept_refs(self._repository, slug(task_id)), f"{OURS}/{slug(task_id)}")
@@ -220,6 +216,28 @@ class Worktrees:
             lines.append(f"delete {branch} {tips[0]}\n")
         await run("update-ref", "--stdin", input="".join(lines).encode(), check=False)
         return True
+
+    async def put_away(self, worktree: Worktree) -> bool:
+        """Remove the folder of a committed attempt; its branch stays, and `create` makes the folder again.
+
+        A worktree with edits to tracked files stays; gives whether it went.
+        """
+        if not worktree.path.exists() or await self._is_edited(worktree.path):
+            return False
+        await self._remove(worktree.path)
+        return True
+
+    async def _is_edited(self, path: Path) -> bool:
+        status = await self._repository.run(
+            "status", "--porcelain", "-z", "--untracked-files=no", cwd=path, check=False
+        )
+        return bool(status.stdout)
+
+    async def _remove(self, path: Path) -> None:
+        async with self._registering():
+            await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
+        if path.exists():
+            await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
     async def list(self, *, landed_in: str | None) -> tuple[Leftover, ...]:
         """Give all tasks' worktrees that are registered under the root, with what they hold that has not landed."""

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import socketserver
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -88,8 +89,12 @@ class HttpServer(socketserver.ThreadingTCPServer):
             self._changed.wait_for(lambda: not self._connections, patience)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing where the standard server writes to stderr: a dashboard may own the terminal."""
-        self.service.counters.count("faults", "of the simulator itself")
+        """Say nothing where the standard server writes to stderr: a dashboard may own the terminal.
+
+        A client that breaks its connection between two requests is no fault of ours.
+        """
+        if not isinstance(sys.exception(), ConnectionError):
+            self.service.counters.count("faults", "of the simulator itself")
 
 
 class Simulator:

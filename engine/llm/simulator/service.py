@@ -251,8 +251,10 @@ class Service:
                 return
         batch = self._batches.create(body["requests"], exchange.base_url)
         self.counters.batch(batch["id"], len(body["requests"]))
-        if fault is not None:
-            raise HangUp  # the batch exists, and nobody was told
+        if fault is not None:  # the batch exists, and nobody is told
+            if fault.kind == "stalled":
+                exchange.stall()
+            raise HangUp
         exchange.send_json(200, batch)
 
     def _item_result(self, params: Json) -> Json | None:
