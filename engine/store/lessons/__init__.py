@@ -7,8 +7,9 @@ is derived from it and follows it. `LessonStore` is the way in.
 from engine.store.lessons.live import LiveSearch
 from engine.store.lessons.query import LessonQuery, parse_query
 from engine.store.lessons.ranking import Hit, Span
+from engine.store.lessons.reading import SearchStoppedError
 from engine.store.lessons.record import Lesson
-from engine.store.lessons.search import LessonReader, SearchResult, SearchStoppedError
+from engine.store.lessons.search import LessonReader, SearchResult
 from engine.store.lessons.store import ImportReport, LessonStats, LessonStore, MalformedLine
 
 __all__ = [

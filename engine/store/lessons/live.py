@@ -11,7 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from engine.store.lessons.query import LessonQuery
-from engine.store.lessons.search import LessonReader, SearchResult, SearchStoppedError
+from engine.store.lessons.reading import SearchStoppedError
+from engine.store.lessons.search import LessonReader, SearchResult
 
 
 class LiveSearch:

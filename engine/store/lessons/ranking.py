@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from engine.store.lessons.record import Lesson
 from engine.store.lessons.words import Term, at_word_start, word_set
 
-FIELD_WEIGHTS = {
-    "failure_msg": 1.0,
-    "pattern": 0.9,
-    "failure_type": 0.8,
-    "resolution": 0.7,
-    "task_type": 0.5,
-    "activity_type": 0.5,
-}
-"""What a word is worth in each field; in a value of the metadata, 0.4."""
-
-_METADATA_WEIGHT = 0.4
 _MONTH = 30 * 86_400.0
+_OFTEN = tuple(0.12 * math.log2(1 + times) for times in range(1025))
 
 
-class Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True, gc=False):
     """A part of a field that matched: `field` is its name (`metadata.files` for one of the metadata)."""
 
     field: str
@@ -32,7 +22,7 @@ class Span(msgspec.Struct, frozen=True):
     end: int
 
 
-class Hit(msgspec.Struct, frozen=True):
+class Hit(msgspec.Struct, frozen=True, gc=False):
     """A lesson that was found, with the parts to mark, sorted by field and place."""
 
     lesson: Lesson
@@ -42,60 +32,76 @@ class Hit(msgspec.Struct, frozen=True):
 
 def worth(times_seen: int, last_seen: float, now: float) -> float:
     """How much a lesson matters whatever was asked: often seen, lately seen. Between 0 and about 2."""
-    age = max(now - last_seen, 0.0)
-    return 0.12 * math.log2(1 + min(times_seen, 1024)) + 0.5 * 2 ** (-age / _MONTH)
+    often = _OFTEN[times_seen] if times_seen < len(_OFTEN) else _OFTEN[-1]
+    return often + (0.5 * 2.0 ** ((last_seen - now) / _MONTH) if last_seen < now else 0.5)
 
 
-def text_score(lesson: Lesson, terms: Sequence[Term], *, inside: bool) -> float | None:
-    """How well the words of a search stand in the lesson, or None when one is missing.
+class TextMatch:
+    """The words of a search, held against lessons. `inside`: a word may also stand inside another."""
 
-    `inside`: a word may also stand inside another.
-    """
-    message = lesson.failure_msg.lower()
-    others: list[tuple[float, str]] | None = None
-    total = 0.0
-    for term in terms:
-        best = _fit(message, term, inside=inside)
-        if best < 1.0:
-            if others is None:
-                others = [(weight, text.lower()) for _, weight, text in _fields(lesson)[1:]]
-            for weight, text in others:
-                if weight <= best:
-                    break  # they are in the order of their weights
-                best = max(best, weight * _fit(text, term, inside=inside))
-            if not best:
-                return None
-        total += best
-    if len(terms) > 1 and " ".join([term.lowered for term in terms]) in message:
-        total += 1.0
-    return 2 * total / max(len(terms), 1) + (0.15 if lesson.resolution else 0.0)
+    def __init__(self, terms: Sequence[Term], *, inside: bool) -> None:
+        self._terms = terms
+        self._inside = inside
+        self._phrase = " ".join(term.lowered for term in terms) if len(terms) > 1 else ""
 
+    def score(self, lesson: Lesson) -> float | None:
+        """How well the words stand in the lesson, or None when one is missing.
 
-def spans(lesson: Lesson, terms: Sequence[Term], *, inside: bool) -> tuple[Span, ...]:
-    """The parts of the lesson to mark, none of them overlapping."""
-    found = []
-    for field, _, text in _fields(lesson):
-        lowered = text.lower()
-        if len(lowered) != len(text):  # a few capitals have longer small letters: İ
-            lowered = text
-        places = [place for term in terms for place in _places(lowered, term, inside=inside)]
-        if not places:
-            continue
-        places.sort(key=lambda place: (place[0], -place[1]))
-        end = 0
-        for start, stop in places:
-            if stop > end:
-                found.append(Span(field, max(start, end), stop))
-                end = stop
-    return tuple(found)
+        A word is worth most in the message, less in the pattern, and so on: see `_others`.
+        """
+        message = lesson.failure_msg.lower()
+        others = None
+        total = 0.0
+        inside = self._inside
+        for term in self._terms:
+            best = _fit(message, term, inside)
+            if best < 1.0:
+                others = others or _others(lesson)
+                needle = term.lowered
+                for weight, text in others:
+                    if weight <= best:
+                        break
+                    if needle in text:
+                        best = max(best, weight * _fit(text, term, inside))
+                if not best:
+                    return None
+            total += best
+        if self._phrase and self._phrase in message:
+            total += 1.0
+        return 2 * total / max(len(self._terms), 1) + (0.15 if lesson.resolution else 0.0)
 
-
-def _places(text: str, term: Term, *, inside: bool) -> Iterator[tuple[int, int]]:
-    at = text.find(term.lowered)
-    while at >= 0:
-        if inside or not term.bounded or at_word_start(text, at):
-            yield at, at + len(term.lowered)
-        at = text.find(term.lowered, at + 1)
+    def spans(self, lesson: Lesson) -> tuple[Span, ...]:
+        """The parts of the lesson to mark, none of them overlapping, by field and place."""
+        fields = _fields(lesson)
+        # No word has a newline in it, so that none is found across two fields.
+        joined = "\n".join([text for _, text in fields])
+        lowered = joined.lower()
+        if len(lowered) != len(joined):  # a few capitals have longer small letters: İ
+            lowered = "".join([small if len(small := c.lower()) == 1 else c for c in joined])
+        places = []
+        for term in self._terms:
+            needle = term.lowered
+            anywhere = self._inside or not term.bounded
+            at = lowered.find(needle)
+            while at >= 0:
+                if anywhere or not at or not lowered[at - 1].isalnum() or at_word_start(lowered, at):
+                    places.append((at, -len(needle)))
+                at = lowered.find(needle, at + 1)
+        places.sort()
+        found = []
+        end = offset = 0
+        remaining = iter(fields)
+        name, text = next(remaining)
+        for start, length in places:
+            stop = start - length
+            if stop <= end:
+                continue
+            while start > offset + len(text):
+                offset += len(text) + 1
+                name, text = next(remaining)
+            found.append(Span(name, max(start, end) - offset, stop - offset))
+            end = stop
+        return tuple(found)
 
 
 def likeness(words: Mapping[str, float], text: str) -> float:
@@ -125,19 +131,38 @@ def task_score(
     return about + (0.5 if lesson.resolution else 0.0) + worth(lesson.times_seen, lesson.last_seen, now)
 
 
-def _fields(lesson: Lesson) -> list[tuple[str, float, str]]:
-    """Name, weight and text of all fields that are searched, the message first, in the order of their weights."""
-    fields = [(name, weight, getattr(lesson, name)) for name, weight in FIELD_WEIGHTS.items()]
-    return fields + [(f"metadata.{key}", _METADATA_WEIGHT, value) for key, value in lesson.metadata.items()]
+def _fields(lesson: Lesson) -> list[tuple[str, str]]:
+    """Name and text of all fields that are searched, in the order of their weights."""
+    fields = [
+        ("failure_msg", lesson.failure_msg),
+        ("pattern", lesson.pattern),
+        ("failure_type", lesson.failure_type),
+        ("resolution", lesson.resolution),
+        ("task_type", lesson.task_type),
+        ("activity_type", lesson.activity_type),
+    ]
+    return fields + [(f"metadata.{key}", value) for key, value in lesson.metadata.items()]
 
 
-def _fit(text: str, term: Term, *, inside: bool) -> float:
-    """1 for a whole word, 0.8 for the start of one, 0.4 inside one, 0 when it is not there."""
-    needle = term.lowered
-    at = text.find(needle)
+def _others(lesson: Lesson) -> tuple[tuple[float, str], ...]:
+    """All texts but the message in lower case, each with its weight, in the order of the weights."""
+    return (
+        (0.9, lesson.pattern.lower()),
+        (0.8, lesson.failure_type.lower()),
+        (0.7, lesson.resolution.lower()),
+        (0.5, lesson.task_type.lower()),
+        (0.5, lesson.activity_type.lower()),
+        (0.4, "\n".join(lesson.metadata.values()).lower()),
+    )
+
+
+def _fit(text: str, term: Term, inside: bool) -> float:
+    """1 for a whole word, 0.8 for the start of one, 0.4 inside one if `inside`, 0 when it is not there."""
+    needle, free = term.lowered, not term.bounded
     best = 0.0
+    at = text.find(needle)
     while at >= 0:
-        if not term.bounded or at_word_start(text, at):
+        if free or not at or not text[at - 1].isalnum() or at_word_start(text, at):
             end = at + len(needle)
             if end == len(text) or not text[end].isalnum():
                 return 1.0

@@ -17,7 +17,7 @@ MAX_SIGHTINGS = 10**9
 """No line may claim more sightings than this."""
 
 
-class Lesson(msgspec.Struct, frozen=True):
+class Lesson(msgspec.Struct, frozen=True, gc=False):
     """One failure and what resolved it. Times are seconds since the epoch; an empty `resolution` means: still open.
 
     `metadata["files"]` holds the files concerned, repository-relative, separated by spaces.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -128,14 +128,23 @@ def terms(words: Iterable[str]) -> tuple[Term, ...]:
     return tuple(_term(cleaned) for word in words for cleaned in clean(word).split())
 
 
-def match_expression(found: Iterable[Term], facets: Iterable[str] = ()) -> tuple[str, bool]:
-    """The question to the word index for all the terms and facets, and whether its answers need no look at the text."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of the word index: how many lists it intersects, and whether its answers need no second look."""
+
+    expression: str
+    parts: int
+    exact: bool
+
+
+def question_for(found: Iterable[Term], facets: Sequence[str] = (), *, few: bool = False) -> Question:
+    """The question for all the terms and facets. `few`: there are so few lessons that no list is too long."""
     parts: dict[str, bool] = {}
     exact = True
     for term in found:
         exact = exact and term.exact
         for question in term.questions:
-            parts[question] = _is_common(question)
+            parts[question] = not few and _is_common(question)
     kept = [question for question, common in parts.items() if not common]
     if kept:
         # Nearly every lesson has them: cheaper to look for in the texts that are left.
@@ -143,7 +152,8 @@ def match_expression(found: Iterable[Term], facets: Iterable[str] = ()) -> tuple
     else:
         kept = list(parts)
     exact = exact and len(kept) <= MAX_QUESTIONS
-    return " AND ".join([*(f"({facet})" for facet in facets), *kept[:MAX_QUESTIONS]]), exact
+    asked = [*(f"({facet})" for facet in facets), *kept[:MAX_QUESTIONS]]
+    return Question(" AND ".join(asked), len(asked), exact)
 
 
 def _is_common(question: str) -> bool:

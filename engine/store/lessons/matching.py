@@ -1,0 +1,162 @@
+"""Searching by words. What stands at the start of words comes first; inside words is looked when that is too little.
+
+The newest matches of the word index are put in order of what they are worth, and the texts of the worthiest are scored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from itertools import islice
+
+import msgspec
+
+from engine.store.lessons.filters import Chosen, conditions, facets, zone
+from engine.store.lessons.query import LessonQuery
+from engine.store.lessons.ranking import Hit, TextMatch, worth
+from engine.store.lessons.reading import IndexReading
+from engine.store.lessons.words import Term, grams, question_for
+
+NEWEST = 400
+"""Matches of the word index that are looked at, the newest ones."""
+
+SCORED = 100
+"""Lessons whose text is read and scored, the worthiest of those."""
+
+FEW = 50_000
+"""Lessons among which also lists of nearly all of them are intersected in a moment."""
+
+_AT_ONCE = 40
+
+
+class Matches(msgspec.Struct, frozen=True):
+    """The best hits, how many there are, whether there may be more, and the keys that need no second look."""
+
+    hits: list[Hit]
+    total: int
+    more: bool
+    seen: Collection[int] = ()
+
+
+def by_words(
+    reading: IndexReading,
+    query: LessonQuery,
+    chosen: Chosen,
+    asked: tuple[Term, ...],
+    limit: int,
+    now: float,
+    *,
+    deadline: float,
+) -> Matches:
+    """The lessons in which every word stands at the start of a word; few are looked at after the deadline."""
+    question = question_for(asked, facets(query, chosen), few=_lessons_at_most(reading) <= FEW)
+    if not question.parts:
+        return Matches([], 0, False)
+    condition, values = conditions({}, query, table="l.")
+    match = TextMatch(asked, inside=False)
+    # Intersecting lists costs time for each row and list, so that with more lists fewer rows are looked at first.
+    page = max(NEWEST // question.parts, SCORED)
+    looked_at = 0
+    hits: dict[int, Hit] = {}
+    cursor = reading.connection.cursor()
+    try:
+        cursor.execute(
+            "SELECT l.key, l.times, l.last FROM word CROSS JOIN lesson l ON l.key = word.rowid"
+            f" WHERE word MATCH ? AND {condition}{zone(reading, query, 'word')} ORDER BY word.rowid DESC LIMIT ?",
+            (question.expression, *values, NEWEST),
+        )
+        while True:
+            rows = list(islice(cursor, page))
+            looked_at += len(rows)
+            prior = {key: worth(times, last, now) for key, times, last in rows}
+            order = sorted(prior, key=prior.__getitem__, reverse=True)
+            for start in range(0, len(order), SCORED):
+                hits |= _scored(reading, order[start : start + SCORED], match, prior)
+                if question.exact or len(hits) >= SCORED:
+                    break
+            ended = len(rows) < page
+            if ended or looked_at >= NEWEST or len(hits) >= limit or time.perf_counter() > deadline:
+                break
+    finally:
+        cursor.close()
+    total = looked_at if question.exact else len(hits)
+    more = not ended or (not question.exact and len(hits) >= SCORED)
+    return Matches(_best(hits.values(), match, limit), total, more, hits)
+
+
+def inside_words(
+    reading: IndexReading,
+    query: LessonQuery,
+    chosen: Chosen,
+    asked: tuple[Term, ...],
+    limit: int,
+    now: float,
+    *,
+    deadline: float,
+    seen: Collection[int],
+) -> Matches:
+    """The lessons that have the words somewhere, without those seen already; `more` when the deadline ended it."""
+    if time.perf_counter() >= deadline:
+        return Matches([], 0, True)
+    expression = _gram_expression(reading, asked)
+    condition, values = conditions(chosen, query, table="l.")
+    if expression:
+        sql = (
+            "SELECT l.key, l.times, l.last FROM gram CROSS JOIN lesson l ON l.key = gram.rowid"
+            f" WHERE gram MATCH ? AND {condition}{zone(reading, query, 'gram')} ORDER BY gram.rowid DESC"
+        )
+        values = (expression, *values)
+    else:
+        # Shorter than three characters: no index helps, so the newest lessons are read while there is time.
+        sql = f"SELECT l.key, l.times, l.last FROM lesson l WHERE {condition} ORDER BY l.key DESC"
+    match = TextMatch(asked, inside=True)
+    hits: dict[int, Hit] = {}
+    ended = False
+    cursor = reading.connection.cursor()
+    try:
+        with reading.until(deadline):
+            cursor.execute(sql, values)
+            while not ended and len(hits) < limit:
+                rows = list(islice(cursor, _AT_ONCE))
+                ended = not rows
+                prior = {key: worth(times, last, now) for key, times, last in rows if key not in seen}
+                if time.perf_counter() > deadline:
+                    break
+                hits |= _scored(reading, list(prior), match, prior)
+    finally:
+        cursor.close()
+    return Matches(_best(hits.values(), match, limit), len(hits), not ended)
+
+
+def _lessons_at_most(reading: IndexReading) -> int:
+    return reading.value("SELECT max(key) FROM lesson") or 0
+
+
+def frequency(reading: IndexReading, term: str) -> int:
+    """In how many of the sampled lessons a trigram (or a blank and a word) stands."""
+    return reading.value("SELECT lessons FROM frequency WHERE term = ?", (term,)) or 0
+
+
+def _scored(
+    reading: IndexReading, keys: Sequence[int], match: TextMatch, prior: dict[int, float]
+) -> dict[int, Hit]:
+    """The lessons of these keys that have the words, without marked parts."""
+    reading.raise_if_stopped()
+    hits = {}
+    for key, lesson in zip(keys, reading.lessons(keys), strict=True):
+        score = match.score(lesson)
+        if score is not None:
+            hits[key] = Hit(lesson, score + prior[key])
+    return hits
+
+
+def _best(hits: Collection[Hit], match: TextMatch, limit: int) -> list[Hit]:
+    best = sorted(hits, key=lambda hit: -hit.score)[:limit]
+    return [Hit(hit.lesson, hit.score, match.spans(hit.lesson)) for hit in best]
+
+
+def _gram_expression(reading: IndexReading, asked: Sequence[Term]) -> str:
+    found = sorted({gram for term in asked for gram in grams(term.text)})[:200]
+    found = [gram for gram in found if "\x00" not in gram]
+    rarest = sorted(found, key=lambda gram: frequency(reading, gram))[:3]
+    return " AND ".join('"' + gram.replace('"', '""') + '"' for gram in rarest)
