@@ -20,10 +20,17 @@ from engine.errors import BudgetReachedError, LLMError, RequestRejectedError
 from engine.llm.batches import LLMBatcher
 from engine.llm.client import ModelClient
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress
-from engine.model import AnswerSource, Lane
+from engine.model import AnswerSource, Lane, Usage
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
 
-KEY_FORMAT = 1
+KEY_FORMAT = 2
+
+
+class Bought(msgspec.Struct, frozen=True):
+    """An answer as the cache keeps it, with the id of the call that paid for it."""
+
+    call: str
+    answer: ModelAnswer
 
 
 class CallRecord(msgspec.Struct, frozen=True):
@@ -57,6 +64,7 @@ class ModelCalls:
         self._endpoint = endpoint
         self._new_id = new_id
         self._monotonic = monotonic
+        self._booking: set[str] = set()
 
     async def ask(
         self,
@@ -93,20 +101,36 @@ class ModelCalls:
             answer = await self._call(attempt, request, call, on_progress, aside)
             cost = self._model_client().cost_of(answer)
             return Computed(
-                msgspec.json.encode(answer),
+                msgspec.json.encode(Bought(call, answer)),
                 tokens=answer.usage.total,
                 usd=cost.usd if cost is not None else 0.0,
             )
 
         value, hit = await self._cache.get_or_compute(key, compute)
-        answer = msgspec.json.decode(value, type=ModelAnswer)
-        record = await asyncio.to_thread(self._write_record, records, call, request, answer)
-        await self._bus.commit(
-            self._answered(attempt, request, call, answer, hit, self._monotonic() - start, record)
-        )
+        bought = msgspec.json.decode(value, type=Bought)
+        answer = bought.answer
+        if hit and self._is_unbooked(attempt, bought.call):
+            call, hit = bought.call, False
+            money = self._model_client().money
+            money.budget.book(attempt.task.id, money.usd_of(answer))
+        self._booking.add(call)
+        try:
+            record = await asyncio.to_thread(self._write_record, records, call, request, answer)
+            await self._bus.commit(
+                self._answered(attempt, request, call, answer, hit, self._monotonic() - start, record)
+            )
+        finally:
+            self._booking.discard(call)
         if self._batches is not None and request.lane is Lane.ECONOMY:
             self._batches.stored(request)
         return answer
+
+    def _is_unbooked(self, attempt: Attempt, call: str) -> bool:
+        """Whether this run paid for the call, and was killed between keeping the answer and journaling what it cost."""
+        view = self._bus.state.find(attempt.task.id)
+        if view is None or call in self._booking:
+            return False
+        return any(made.id == call and made.source is None for made in view.calls)
 
     async def _call(
         self,
@@ -119,7 +143,7 @@ class ModelCalls:
         task, bus = attempt.task.id, self._bus
         batches = self._batches if request.lane is Lane.ECONOMY else None
 
-        def failed(error: LLMError, retry_in: float | None) -> None:
+        def failed(error: LLMError, retry_in: float | None, wasted: Usage) -> None:
             bus.emit(
                 ev.CallFailed(
                     at=bus.clock(),
@@ -129,6 +153,10 @@ class ModelCalls:
                     model=request.model,
                     error=error.message,
                     retry_in=retry_in,
+                    usage=wasted,
+                    usd=self._model_client().money.prices.price(request.model, wasted)
+                    if wasted.total
+                    else None,
                 )
             )
 

@@ -333,7 +333,11 @@ class CallAnswered(Event, frozen=True, kw_only=True):
 
 
 class CallFailed(Event, frozen=True, kw_only=True):
-    """An attempt at a call failed; it is tried again in `retry_in` seconds, or given up when that is None."""
+    """An attempt at a call failed; it is tried again in `retry_in` seconds, or given up when that is None.
+
+    A call that is given up tells what its broken answers cost: `usage`, and `usd` where the price is known. Those of a
+    call that succeeds in the end are part of its `CallAnswered`.
+    """
 
     call: str
     task: str
@@ -341,6 +345,8 @@ class CallFailed(Event, frozen=True, kw_only=True):
     model: str
     error: str
     retry_in: float | None = None
+    usage: Usage = Usage()
+    usd: float | None = None
 
 
 class BatchCreating(Event, frozen=True, kw_only=True):

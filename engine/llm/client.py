@@ -54,8 +54,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 OnProgress = Callable[[Progress], None]
-OnFailure = Callable[[LLMError, float | None], None]
-"""Called with each failed try's error and the seconds until the next one, or None when it was the last."""
+OnFailure = Callable[[LLMError, float | None, Usage], None]
+"""Called with each failed try's error and the seconds until the next one, or None when it was the last; then with the
+tokens of all broken answers too, which are paid for."""
 
 _PUBLIC = "https://api.anthropic.com"
 
@@ -147,7 +148,7 @@ class ModelClient:
                     wasted_usd += self.money.prices.price(request.model, builder.usage) or 0.0
                     wait = retries.wait_after(error, limiter.pause_left)
                     if on_failure is not None:
-                        on_failure(error, wait)
+                        on_failure(error, wait, wasted if wait is None else Usage())
                     if wait is None:
                         hold.settle(wasted_usd)
                         raise

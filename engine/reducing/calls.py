@@ -84,12 +84,27 @@ def _call_answered(state: Facts, e: ev.CallAnswered) -> None:
 
 
 def _call_failed(state: Facts, e: ev.CallFailed) -> None:
-    state.add(call_failures=1)
+    usd = e.usd or 0.0
+    unpriced = int(bool(e.usage.total) and e.usd is None)
+    state.add(call_failures=1, usage=e.usage, usd=usd, unpriced=unpriced)
+    if e.usage.total:
+        key = (e.role, e.model)
+        line = state.spend.get(key, SpendLine(e.role, e.model))
+        state.spend[key] = replace(
+            line, usage=line.usage + e.usage, usd=line.usd + usd, unpriced=line.unpriced + unpriced
+        )
     view = state.tasks.get(e.task)
     if view is None:
         return
     if e.retry_in is None:
-        state.change(e.task, **end_call(view, e.call, e.at, error=e.error), last=e.error)
+        state.change(
+            e.task,
+            **end_call(view, e.call, e.at, error=e.error, usage=e.usage, usd=e.usd),
+            usd=view.usd + usd,
+            usage=view.usage + e.usage,
+            unpriced=view.unpriced + unpriced,
+            last=e.error,
+        )
     else:
         state.change(e.task, last=f"{e.error}; again in {e.retry_in:.0f} s")
 

@@ -16,7 +16,8 @@ def end_call(view: TaskView, call_id: str, at: float, **fields: Any) -> dict[str
     """Close the call in the view's list; gives the fields of the view that change."""
     calls = list(view.calls)
     for index, call in enumerate(calls):
-        if call.id == call_id and call.ended is None:
+        # One that a kill interrupted may have its answer after all, and the restart finds it.
+        if call.id == call_id and call.source is None:
             calls[index] = replace(call, ended=max(call.started, at), **fields)
             break
     return calls_of(calls)

@@ -152,7 +152,7 @@ async def test_a_failure_that_may_pass_is_tried_again_and_told(
     simulator = simulate(Scenario(faults=(Fault(kind=kind, retry_after=0.05),)))
     told: list[tuple[LLMError, float | None]] = []
     answer = await connect(simulator.url, **deadlines(kind)).call(
-        request(), on_failure=lambda error, wait: told.append((error, wait))
+        request(), on_failure=lambda error, wait, _: told.append((error, wait))
     )
     assert answer.stop_reason == "end_turn"
     ((_, wait),) = told
@@ -166,7 +166,7 @@ async def test_what_cannot_succeed_is_sent_once(simulate: Simulate, connect: Con
     simulator = simulate(Scenario(faults=(Fault(kind=kind, times=9),)))
     told: list[float | None] = []
     with pytest.raises(LLMError):
-        await connect(simulator.url).call(request(), on_failure=lambda _, wait: told.append(wait))
+        await connect(simulator.url).call(request(), on_failure=lambda _, wait, wasted: told.append(wait))
     assert told == [None]
     assert sum(simulator.stats().calls.values()) == 1
 
@@ -175,7 +175,7 @@ async def test_a_call_is_given_up_after_its_tries(simulate: Simulate, connect: C
     simulator = simulate(Scenario(faults=(Fault(kind="server_error", times=99),)))
     told: list[float | None] = []
     with pytest.raises(ServiceError):
-        await connect(simulator.url).call(request(), on_failure=lambda _, wait: told.append(wait))
+        await connect(simulator.url).call(request(), on_failure=lambda _, wait, wasted: told.append(wait))
     assert len(told) == 6
     assert told[-1] is None
     assert all(wait is not None for wait in told[:-1])
@@ -229,7 +229,7 @@ async def test_an_answer_without_end_meets_the_deadline_and_is_not_paid_twice(
     told: list[float | None] = []
     async with asyncio.timeout(10):
         with pytest.raises(DeadlineError, match="no whole answer"):
-            await client.call(request(), on_failure=lambda _, wait: told.append(wait))
+            await client.call(request(), on_failure=lambda _, wait, wasted: told.append(wait))
     assert told == [None]
 
 

@@ -15,13 +15,15 @@ from engine import events as ev
 from engine.activities import Attempt
 from engine.bus import Bus
 from engine.calls import CallRecord, ModelCalls
-from engine.errors import BudgetReachedError, OverloadedError, RequestRejectedError
+from engine.errors import BudgetReachedError, OverloadedError, RequestRejectedError, TruncatedError
 from engine.llm.budget import Budget
 from engine.llm.client import Deadlines, ModelClient
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress, Text, Thinking, Tool, user
+from engine.llm.money import Money
 from engine.llm.retries import RetryPolicy
 from engine.llm.simulator import Answer, Fault, Scenario, Simulator
 from engine.model import AnswerSource, Role, Task
+from engine.state import RunState
 from engine.store.cache import ResultCache
 
 MODEL = "claude-opus-5-5"
@@ -234,6 +236,44 @@ async def test_a_failed_call_is_told_and_not_kept(office: Any) -> None:
     assert desk.of(ev.CallAnswered) == []
     assert (await desk.ask(request())).text == "Yes."
     assert asked(simulator) == 5
+
+
+async def test_a_call_that_is_given_up_tells_what_its_broken_answers_cost(office: Any) -> None:
+    desk, _ = office(faults=(Fault(kind="truncated", times=9),))
+    with pytest.raises(TruncatedError):
+        await desk.ask(request())
+    *before, last = desk.of(ev.CallFailed)
+    assert [event.usage.total for event in before] == [0, 0]
+    assert last.retry_in is None
+    assert last.usage.input > 0
+    spent = desk.client.money.budget.spent
+    assert spent == pytest.approx(last.usd)
+    snapshot = desk.bus.state.snapshot()
+    assert [snapshot.totals.usd, snapshot.task("T1").usd, snapshot.spend[0].usd] == [last.usd] * 3
+    assert snapshot.totals.usage == snapshot.task("T1").usage == snapshot.spend[0].usage == last.usage
+
+
+async def test_an_answer_that_was_kept_but_not_booked_before_a_kill_is_booked_once(office: Any) -> None:
+    desk, simulator = office()
+    await desk.ask(request())
+    (paid,) = desk.of(ev.CallAnswered)
+    # What a process knows that is started again after a kill between the cache and the journal.
+    known = [event for event in desk.heard if not isinstance(event, ev.CallAnswered)]
+    desk.bus.state = RunState().apply_all([*known, ev.RunResumed(at=2.0, host="here", pid=2)])
+    desk.client.money = Money(desk.client.money.prices, Budget(1.0), desk.client.count_tokens)
+    await desk.ask(request())
+    await desk.ask(request())
+    assert asked(simulator) == 1
+    booked, cached = desk.of(ev.CallAnswered)[1:]
+    assert (booked.call, booked.source, booked.usage, booked.usd) == (
+        paid.call,
+        AnswerSource.CALL,
+        paid.usage,
+        paid.usd,
+    )
+    assert cached.source is AnswerSource.CACHE
+    assert desk.client.money.budget.spent == pytest.approx(paid.usd)
+    assert desk.bus.state.view("T1").usd == pytest.approx(paid.usd)
 
 
 async def test_a_cancelled_call_is_not_kept_and_can_be_asked_again(office: Any) -> None:
