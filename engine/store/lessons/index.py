@@ -133,6 +133,14 @@ class Step:
     more: bool
 
 
+def read_lesson(connection: Connection, id_: str) -> tuple[int, tuple[int, ...], Lesson] | None:
+    """The key of a lesson, the keys of its names, and the lesson itself."""
+    row: tuple[Any, ...] | None = connection.execute(_WHOLE, (id_,)).fetchone()
+    if row is None:
+        return None
+    return row[0], row[1:5], Lesson(*(*row[5:-1], _metadata.decode(row[-1])))
+
+
 def read_source(connection: Connection) -> Source:
     """The row about the file."""
     position, *numbers = next(
@@ -241,11 +249,10 @@ def _fingerprint(lesson: Lesson) -> str:
 def _take_out(connection: Connection, folded: dict[str, Lesson]) -> Iterator[Lesson]:
     """Remove the lessons that are known already, after merging what they say into `folded`."""
     for id_ in list(folded):
-        row: tuple[Any, ...] | None = connection.execute(_WHOLE, (id_,)).fetchone()
-        if row is None:
+        found = read_lesson(connection, id_)
+        if found is None:
             continue
-        key, names, fields, metadata = row[0], row[1:5], row[5:-1], row[-1]
-        known = Lesson(*(*fields, _metadata.decode(metadata)))
+        key, names, known = found
         connection.executemany(
             "UPDATE name SET lessons = lessons - 1 WHERE key = ?", [(name,) for name in names]
         )

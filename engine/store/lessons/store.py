@@ -19,7 +19,7 @@ from engine.store.database import DatabaseError, open_database, set_database_asi
 from engine.store.lessons.file import LessonsFile, Position
 from engine.store.lessons.fingerprint import fingerprint, pattern_of
 from engine.store.lessons.follow import follow_file
-from engine.store.lessons.index import SCHEMA, LessonIndex, Source, Step, id_for, mark_of
+from engine.store.lessons.index import SCHEMA, LessonIndex, Source, Step, id_for, mark_of, read_lesson
 from engine.store.lessons.query import LessonQuery
 from engine.store.lessons.record import Lesson, MalformedLineError, decode_line, encode_line, merge
 from engine.store.lessons.search import BUDGET, LessonReader, SearchResult
@@ -401,12 +401,19 @@ class LessonStore:
 
     def _append(self, line: Lesson) -> Lesson:
         self._file.append(encode_line(line))
+
+        def take_in(connection: Connection) -> Lesson:
+            while self._index.step(connection).more:
+                pass
+            found = read_lesson(connection, line.id)
+            return found[2] if found else line
+
         try:
             # While a long build is under way, or the index has no disk or lock, the file has the line, and that is
             # enough.
-            if self._file.size() - self._source().position.offset <= _SMALL:
-                self.catch_up()
-            return self.get(line.id) or line
+            if self._file.size() - self._source().position.offset > _SMALL:
+                return line
+            return self._database.submit(take_in).result()
         except StoreError:
             return line
 
