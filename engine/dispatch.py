@@ -101,7 +101,7 @@ class Slot:
 
 class _Entry(Generic[R]):
     __slots__ = (
-        "after", "busy", "came_back", "generation", "holds", "order", "outcome", "progress", "queued_at", "runner",
+        "after", "again", "busy", "came_back", "generation", "holds", "order", "outcome", "progress", "queued_at", "runner",
         "since", "started_at", "task", "waker",
     )  # fmt: skip
 
@@ -115,6 +115,7 @@ class _Entry(Generic[R]):
         self.waker: asyncio.Future[None] | None = None
         self.holds = False
         self.came_back = False
+        self.again = False
         self.queued_at: float | None = None
         self.started_at: float | None = None
         self.since = 0.0
@@ -317,6 +318,8 @@ class Dispatcher(Generic[R]):
         entry.outcome = Outcome(
             entry.task.id, progress, result, error, entry.queued_at, entry.started_at, now, entry.busy
         )
+        if entry.again:
+            self.retry(entry.task.id)
 
     # Commands
 
@@ -374,8 +377,15 @@ class Dispatcher(Generic[R]):
         return sum(self.cancel(task_id) for task_id in tuple(self._entries))
 
     def retry(self, task_id: str) -> bool:
-        """Dispatch a failed or cancelled task again; gives False for any other."""
+        """Dispatch a failed or cancelled task again; gives False for any other.
+
+        One that is still running goes again when it has failed or was cancelled: its work may have told so already.
+        """
         entry = self._entries[task_id]
+        if entry.progress is Progress.RUNNING:
+            entry.again = True
+            return True
+        entry.again = False
         if entry.progress not in (Progress.FAILED, Progress.CANCELLED):
             return False
         entry.outcome = None

@@ -167,6 +167,13 @@ class Orchestrator:
             async with asyncio.timeout(STOP_WITHIN):
                 await self._dispatcher.wait()
                 await self._parts.lander.close()
+        self._tell_left_batches()
+
+    def _tell_left_batches(self) -> None:
+        left = self._parts.batcher.in_motion if self._parts.batcher is not None else ()
+        if left:
+            which = f"batch {left[0]} goes on" if len(left) == 1 else f"{len(left)} batches go on"
+            self._notice("info", f"{which} at the service; the next run picks the answers up")
 
     async def _finish(self) -> ev.RunFinished:
         if not self._stopping.is_set():
@@ -372,7 +379,9 @@ class Orchestrator:
         for view in self._chosen(task_ids):
             if view.state in (TaskState.FAILED, TaskState.CANCELLED):
                 self._bus.emit(ev.TaskReopened(at=self._now(), task=view.id))
-            elif view.state is not TaskState.TO_LAND:
+            elif (
+                view.state is not TaskState.TO_LAND or self._dispatcher.progress(view.id) is Progress.RUNNING
+            ):
                 continue
             again = self._dispatcher.retry(view.id) or again
         if again:

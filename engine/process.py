@@ -13,7 +13,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import psutil
 
 RUN_VARIABLE = "TASKYARD_RUN"
+CHILD_VARIABLE = "TASKYARD_CHILD"
 KILL_AFTER = 3.0
 LEFTOVERS_KILL_AFTER = 0.5
 TAIL_BYTES = 64_000
@@ -102,19 +104,11 @@ async def run_process(
         sink = log.open("ab")
     except OSError as error:
         raise ProcessError(f"cannot write {log}: {error.strerror}", "make room or mend its rights") from error
+    mark = uuid.uuid4().hex
     with sink:
         output = _Output(sink, on_line, monotonic)
         try:
-            transport, _ = await asyncio.get_running_loop().subprocess_exec(
-                lambda: output,
-                *argv,
-                cwd=cwd,
-                env=dict(env),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-            )
+            transport = await _start(output, argv, cwd, {**env, CHILD_VARIABLE: mark})
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise ProcessError(
@@ -127,7 +121,7 @@ async def run_process(
             feed.write_eof()
             overran = await _follow(output, start + timeout, idle_timeout, monotonic)
         finally:
-            await asyncio.shield(_end(transport, feed, output))
+            await asyncio.shield(_end(transport, feed, output, mark))
         output.finish()
     status = transport.get_returncode()
     return ProcessResult(
@@ -136,6 +130,35 @@ async def run_process(
         monotonic() - start,
         overran,
     )
+
+
+async def _start(
+    output: _Output, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
+) -> asyncio.SubprocessTransport:
+    """Start the child. A caller that is cancelled meanwhile waits until it can be ended: asyncio's own way out of a
+    half-made child may never return."""
+    creating = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            lambda: output,
+            *argv,
+            cwd=cwd,
+            env=env,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    )
+    try:
+        transport, _ = await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        await asyncio.wait((creating,))
+        if creating.exception() is None:
+            transport, _ = creating.result()
+            feed = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+            await asyncio.shield(_end(transport, feed, output, env[CHILD_VARIABLE]))
+        raise
+    return transport
 
 
 class _Output(asyncio.SubprocessProtocol):
@@ -227,10 +250,13 @@ async def _follow(
     return ""
 
 
-async def _end(transport: asyncio.SubprocessTransport, feed: asyncio.WriteTransport, output: _Output) -> None:
-    """End the group, and let go of its pipes, whoever else holds them."""
+async def _end(
+    transport: asyncio.SubprocessTransport, feed: asyncio.WriteTransport, output: _Output, mark: str
+) -> None:
+    """End the group and what has left it, and let go of its pipes, whoever else holds them."""
     try:
         await _end_group(transport.get_pid(), output)
+        await asyncio.to_thread(_kill_marked, CHILD_VARIABLE, mark)
     finally:
         if feed.get_write_buffer_size():
             feed.abort()  # Closing would wait until somebody reads it.
@@ -263,16 +289,18 @@ def _signal_group(group: int, number: int) -> bool:
 
 def strays(run: str) -> tuple[int, ...]:
     """The process ids that still carry this run's mark and are not this process."""
-    import psutil
-
-    return tuple(process.pid for process in _marked(run, psutil.process_iter()))
+    return tuple(process.pid for process in _marked(RUN_VARIABLE, run))
 
 
 def end_strays(run: str) -> int:
     """Kill what an orchestrator of this run that was itself killed left behind; gives how many there were."""
+    return _kill_marked(RUN_VARIABLE, run)
+
+
+def _kill_marked(variable: str, mark: str) -> int:
     import psutil
 
-    found = _marked(run, psutil.process_iter())
+    found = _marked(variable, mark)
     for process in found:
         # Unlike os.kill, this never hits another process that got the number meanwhile.
         with contextlib.suppress(psutil.Error):
@@ -280,12 +308,13 @@ def end_strays(run: str) -> int:
     return len(found)
 
 
-def _marked(run: str, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+def _marked(variable: str, mark: str) -> list[psutil.Process]:
+    """The processes that carry a mark in their environment, whatever group or session they went to."""
     import psutil
 
     found = []
-    for process in processes:
+    for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and process.environ().get(RUN_VARIABLE) == run:
+            if process.pid != os.getpid() and process.environ().get(variable) == mark:
                 found.append(process)
     return found

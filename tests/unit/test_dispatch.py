@@ -331,3 +331,31 @@ async def test_what_has_begun_gets_its_slot_back_while_paused_and_what_waits_is_
     dispatcher.resume()
     await dispatcher.wait()
     assert order == ["A", "A again", "B"]
+
+
+async def test_a_retry_that_comes_before_a_cancelled_task_has_cleaned_up_is_not_lost() -> None:
+    cleaning: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    starts = 0
+
+    async def work(task: Task, slot: Slot) -> str:
+        nonlocal starts
+        starts += 1
+        if starts > 1:
+            return "done"
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await cleaning
+        return "never"
+
+    dispatcher = Dispatcher(work)
+    dispatcher.add(tasks("A"))
+    await settle()
+    dispatcher.cancel("A")
+    await settle()
+    assert dispatcher.retry("A")
+    assert dispatcher.progress("A") is Progress.RUNNING
+    cleaning.set_result(None)
+    [outcome] = await dispatcher.wait()
+    assert (outcome.progress, outcome.result) == (Progress.COMPLETED, "done")
+    assert not dispatcher.retry("A")

@@ -246,20 +246,17 @@ async def test_a_chatty_grandchild_keeps_nobody_waiting(run: Run, monkeypatch: p
     assert result.duration < 10
 
 
-async def test_a_grandchild_that_left_the_group_holds_neither_us_nor_a_descriptor(
+async def test_a_grandchild_that_left_the_group_is_ended_and_holds_no_descriptor(
     run: Run, tmp_path: Path
 ) -> None:
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
     result = await run(LEAVING)
     left = pid_in(tmp_path / "grandchild")
-    try:
-        assert (result.status, result.tail) == (0, "ready\n")
-        assert result.duration < 10
-        assert alive(left)
-        if before:
-            await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
-    finally:
-        os.kill(left, signal.SIGKILL)
+    assert (result.status, result.tail) == (0, "ready\n")
+    assert result.duration < 10
+    await until(lambda: not alive(left))
+    if before:
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 async def test_cancelling_ends_the_group(run: Run, tmp_path: Path) -> None:
@@ -270,6 +267,17 @@ async def test_cancelling_ends_the_group(run: Run, tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await until(lambda: not alive(pid_in(tmp_path / "grandchild")))
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_cancelling_at_any_moment_of_the_start_comes_to_an_end(run: Run, turns: int) -> None:
+    task = asyncio.ensure_future(run(argv=["sleep", "60"], env={**ENV, "TASKYARD_RUN": f"start-{turns}"}))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 15)
+    assert strays(f"start-{turns}") == ()
 
 
 async def test_cancelling_twice_ends_the_group_all_the_same(
