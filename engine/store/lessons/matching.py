@@ -20,7 +20,7 @@ from engine.store.lessons.words import Term, grams, question_for
 NEWEST = 400
 """Matches of the word index that are looked at, the newest ones."""
 
-SCORED = 100
+SCORED = 80
 """Lessons whose text is read and scored, the worthiest of those."""
 
 FEW = 50_000

@@ -65,10 +65,16 @@ class IndexReading:
             " l.times, l.first, l.last, b.metadata FROM body b JOIN lesson l ON l.key = b.key"
             f" WHERE b.key IN ({','.join(map(str, keys))})"
         )
-        self._learn_names({key for row in rows for key in (*row[2:5], row[7])})
-        name = self._names
-        decode = _metadata.decode
-        found = {
+        try:
+            found = self._told(rows)
+        except KeyError:
+            self._learn_names({key for row in rows for key in (*row[2:5], row[7])})
+            found = self._told(rows)
+        return [found[key] for key in keys]
+
+    def _told(self, rows: list[Any]) -> dict[int, Lesson]:
+        name, decode = self._names, _metadata.decode
+        return {
             key: Lesson(
                 id_, name[task], name[activity], name[failure], message, resolution, name[pattern],
                 times, first, last, decode(metadata),
@@ -77,7 +83,6 @@ class IndexReading:
                 key, id_, task, activity, failure, message, resolution, pattern, times, first, last, metadata,
             ) in rows
         }  # fmt: skip
-        return [found[key] for key in keys]
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
