@@ -1,7 +1,8 @@
 """A role as an agent command: any CLI that reads a prompt from stdin and works in the current folder.
 
 Its exit status alone never decides: the change it made and our own verification do. What a tool reports of its use
-(claude's `result` line, codex' `turn.completed`) is read where it is there.
+(claude's `result` line, codex' `turn.completed`, opencode's `step_finish`, aider's `Tokens:`) is read where it is
+there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from engine.roles.verifier import readable
 T = TypeVar("T")
 
 MAX_SUMMARY = 1_000
+
+_AIDER_TOKENS = re.compile(
+    r"Tokens: ([\d.]+k?) sent(?:, ([\d.]+k?) cache write)?(?:, ([\d.]+k?) cache hit)?, ([\d.]+k?) received\."
+)
+_AIDER_COST = re.compile(r"Cost: \$[\d.]+ message, \$(\d+\.\d+) session\.")
 
 
 class AgentReport(msgspec.Struct, frozen=True):
@@ -105,7 +111,7 @@ class _Reader:
             except msgspec.DecodeError:
                 event = None
         if not isinstance(event, dict):
-            self._progress(text[:200])
+            self._plain(text)
             return
         match event:
             case {"type": "result"}:  # claude
@@ -141,6 +147,16 @@ class _Reader:
                 self.complaint = f"the agent reports an error: {_words(error)[:200]}"
             case _:
                 pass
+
+    def _plain(self, text: str) -> None:
+        self._progress(text[:200])
+        if tokens := _AIDER_TOKENS.match(text):  # after every message, in round numbers
+            sent, write, hit, received = map(_rounded, tokens.groups("0"))
+            self.usage = self.usage + Usage(
+                input=max(0, sent - write - hit), output=received, cache_read=hit, cache_write_5m=write
+            )
+        if cost := _AIDER_COST.search(text):  # of all messages so far
+            self.usd = float(cost[1])
 
     def _block(self, block: Any) -> None:
         match block:
@@ -186,6 +202,11 @@ def _opencode_usage(tokens: dict[Any, Any]) -> Usage:
         cache_read=count(held.get("read")),
         cache_write_5m=count(held.get("write")),
     )
+
+
+def _rounded(count: str) -> int:
+    """Read a count as people write it: 813, 4.2k, 17k."""
+    return round(float(count.removesuffix("k")) * (1_000 if count.endswith("k") else 1))
 
 
 def _dollars(cost: Any, otherwise: float | None) -> float | None:

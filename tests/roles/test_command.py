@@ -104,6 +104,20 @@ async def test_opencodes_error_is_a_complaint(play: Play) -> None:
     assert report.complaint == "the agent reports an error: Rate limit exceeded"
 
 
+async def test_aider_is_understood(play: Play) -> None:
+    says = """
+Doubled x.
+
+Tokens: 4.2k sent, 310 received. Cost: $0.02 message, $0.02 session.
+Applied edit to src/a.py
+Tokens: 17k sent, 1.5k cache write, 9.5k cache hit, 90 received.
+Cost: $0.0041 message, $0.0241 session.
+"""
+    report, _ = await play(says=says)
+    assert report.usage == Usage(input=4_200 + 6_000, output=400, cache_read=9_500, cache_write_5m=1_500)
+    assert report.usd == pytest.approx(0.0241)
+
+
 async def test_plain_words_are_progress_and_their_last_paragraph_is_the_summary(play: Play) -> None:
     says = "Reading files\n\x1b[32mEditing a.py\x1b[0m\n\n  Doubled x.\nTests pass.\n\n"
     report, lines = await play(says=says)
