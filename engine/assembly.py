@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine import events as ev
 from engine.batch_events import BatchEvents, manifests
-from engine.board import with_statuses
+from engine.board import read_statuses, with_statuses
 from engine.bus import Bus
 from engine.calls import ModelCalls
 from engine.figures import QueueFigures
@@ -45,7 +45,7 @@ from engine.store.cache import ResultCache, digest
 from engine.store.database import Database
 from engine.store.history import HistoryPruner, PrunePolicy
 from engine.store.journal import Journal
-from engine.store.lessons import LessonStore
+from engine.store.lessons import LessonStore, secrets_of
 from engine.store.state_db import open_state
 from engine.templates import PromptLibrary, TemplateEngine
 
@@ -187,7 +187,11 @@ async def assemble(
     bus.subscribe(history.hear)
     cache = await asyncio.to_thread(ResultCache, paths.cache_db, clock=bus.clock)
     lessons = await asyncio.to_thread(
-        LessonStore, settings.lessons.file or paths.lessons, paths.lessons_index, clock=bus.clock
+        LessonStore,
+        settings.lessons.file or paths.lessons,
+        paths.lessons_index,
+        clock=bus.clock,
+        secrets=secrets_of(environ),
     )
     base = state.run.base or project.preflight.base
     tree = await repository.tree_of(base)
@@ -235,6 +239,7 @@ async def assemble(
         tree=root / "_train",
         verify=_train_check(settings, environ, run, logs),
         set_statuses=with_statuses,
+        read_statuses=read_statuses,
         check=settings.verify.command,
     )
     lander = Lander(

@@ -101,7 +101,8 @@ class Slot:
 
 class _Entry(Generic[R]):
     __slots__ = (
-        "after", "again", "busy", "came_back", "generation", "holds", "order", "outcome", "progress", "queued_at", "runner",
+        "after", "again", "busy", "came_back", "generation", "holds", "order", "outcome", "progress", "queued_at",
+        "runner",
         "since", "started_at", "task", "waker",
     )  # fmt: skip
 

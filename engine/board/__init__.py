@@ -13,7 +13,7 @@ case; After, Type, Lane and Priority are understood too, and any other column is
 
 from __future__ import annotations
 
-from engine.board.parse import NEEDED, OPTIONAL, Board, Diagnostic, parse_board, read_board
+from engine.board.parse import NEEDED, OPTIONAL, Board, Diagnostic, parse_board, read_board, read_statuses
 from engine.board.starter import starter_board
 from engine.board.write import with_statuses, write_statuses
 
@@ -24,6 +24,7 @@ __all__ = [
     "Diagnostic",
     "parse_board",
     "read_board",
+    "read_statuses",
     "starter_board",
     "with_statuses",
     "write_statuses",

@@ -129,6 +129,15 @@ def parse_board(data: bytes, path: Path) -> Board:
     )
 
 
+def read_statuses(data: bytes) -> dict[str, BoardStatus]:
+    """Give the states that a board's bytes tell, but for open rows; none for bytes that are no board."""
+    try:
+        board = parse_board(data, Path("board"))
+    except BoardError:
+        return {}
+    return {task.id: task.status for task in board.tasks if task.status is not BoardStatus.OPEN}
+
+
 def board_text(data: bytes, path: Path) -> str:
     """Decode a board file. Raises `BoardError` naming the first byte that is not UTF-8."""
     try:

@@ -177,6 +177,11 @@ class Repository:
         """Give the tree id of a commit. Raises GitError."""
         return await self.line("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
 
+    async def blob(self, commit: str, path: str) -> bytes | None:
+        """Give the bytes of a file at a commit, or None where it has none."""
+        result = await self.run("cat-file", "blob", f"{commit}:{path}", check=False)
+        return result.stdout.encode("utf-8", "surrogateescape") if result.status == 0 else None
+
     async def is_ancestor(self, commit: str, of: str) -> bool:
         """Whether `commit` is in the history of `of`."""
         return (await self.run("merge-base", "--is-ancestor", commit, of, check=False)).status == 0

@@ -53,6 +53,7 @@ class Train:
         tree: Path,
         verify: Verify,
         set_statuses: Callable[[bytes, Mapping[str, BoardStatus]], bytes],
+        read_statuses: Callable[[bytes], Mapping[str, BoardStatus]],
         check: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
@@ -66,6 +67,7 @@ class Train:
         self._run = run
         self._board = board
         self._set_statuses = set_statuses
+        self._read_statuses = read_statuses
         self._sleep = sleep
         self._rng = rng or random.Random()
         self._onto_of: dict[str, str] = {}
@@ -143,13 +145,39 @@ class Train:
             return self._base
         message = with_trailers(f"Merge {self._base[:10]} into {self.target}", {"Taskyard-Run": self._run})
         try:
-            return await self._combiner.merge(upstream, self._base, message)
+            try:
+                return await self._combiner.merge(upstream, self._base, message)
+            except MergeConflictError as error:
+                if self._board not in error.paths:
+                    raise
+            return await self._with_rows(upstream, message)
         except MergeConflictError as error:
             raise PushRejectedError(
                 f"{self.target} and your branch have diverged: {error.message}",
                 f"merge {self.target} into your branch, then run again",
                 kind="diverged",
             ) from error
+
+    async def _with_rows(self, upstream: str, message: str) -> str:
+        """Merge a base whose board was edited beside our own marks: its rows count, with the states of the target.
+
+        A state and a new row may stand in neighbouring lines, which git cannot merge; but they never contradict.
+        """
+        common = await self._repository.line("merge-base", upstream, self._base)
+        before = await self._repository.blob(common, self._board)
+        here = await self._repository.blob(upstream, self._board)
+        if before is None or here is None:
+            raise MergeConflictError(f"conflict in {self._board}", (self._board,))
+        unmarked = await self._combiner.with_file(upstream, self._board, lambda _: before, "Without states")
+        tree = await self._combiner.merge_tree(unmarked, self._base)
+        merged = await self._combiner.commit(tree, (upstream, self._base), message)
+        states = self._read_statuses(here)
+        return await self._combiner.with_file(
+            merged,
+            self._board,
+            lambda data: self._set_statuses(data, states),
+            f"Keep the states of {self.target}",
+        )
 
     async def _settle(self, upstream: str) -> tuple[Landed, ...]:
         """Give (and record) what is queued although the target already has it."""

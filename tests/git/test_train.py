@@ -505,3 +505,19 @@ def test_for_any_bad_members_all_the_good_land_and_all_the_bad_are_named(case: t
     assert chain == [member for member in range(count) if member not in bad]
     assert sorted(named) == sorted(bad)
     assert runs <= len(bad) * math.ceil(math.log2(count) if count > 1 else 0)
+
+
+async def test_rows_that_were_added_beside_our_own_marks_do_not_diverge(yard: Open) -> None:
+    here = await yard(1)
+    await here.land(await here.cargo("T1", {"a": "x\n"}))
+    board = here.sample.git("show", "HEAD:tasks/board.md") + "\n"
+    added = board + "| T9 | a new row | [ ] | | `true` |\n"
+    here.base = here.sample.commit("Plan more", {"tasks/board.md": added})
+    train = here.train = here.new_train()
+    await train.start()
+    seen = here.sample.git("show", f"{train.tip}:tasks/board.md") + "\n"
+    assert seen == added.replace("| T1 | Make 1 | [ ]", "| T1 | Make 1 | [x]")
+    assert "[x]" in seen
+    result = await here.land(await here.cargo("T9", {"b": "x\n"}))
+    assert landed(result) == ["T9"]
+    assert here.at_remote("tasks/board.md").count("[x]") == 2
