@@ -142,3 +142,19 @@ def test_the_panel_finds_as_typed_and_shows_the_most_frequent_before(root: Path,
     assert [lesson.failure_msg for lesson in found.lessons] == ["no such module"]
     assert found.took_s > 0
     search.close()
+
+
+def test_rebuild_makes_the_index_anew(root: Path, run: Run) -> None:
+    assert run("rebuild") == "there are no lessons yet\n"
+    add_some(run)
+    total = run("check").split(",")[0]
+    index = root / ".git" / "taskyard" / "lessons.idx.db"
+    index.write_bytes(b"no index at all" * 1000)
+    assert run("rebuild") == f"{total} indexed\n"
+    assert "rounded twice" in run("search", "ounded", "wice")
+
+
+def test_no_key_is_written_down(root: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "correct-horse-battery")
+    run("add", "401 with correct-horse-battery", "--resolution", "ask for another")
+    assert "401 with [key]" in (root / ".git" / "taskyard" / "lessons.jsonl").read_text()

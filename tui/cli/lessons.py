@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from engine.store.lessons import Lesson, LessonQuery, LessonStore
 
 app = typer.Typer(help="What failed before, and what helped.")
+
+PATIENCE = 2.0
+"""Seconds that looking inside words may take: somebody who has typed the whole line can wait for all of it."""
 
 Type = Annotated[str, typer.Option("--type", metavar="NAME", help="The type of the task, such as fix_bug.")]
 Activity = Annotated[
@@ -156,10 +160,28 @@ def check(as_json: AsJson = False) -> int:
     return 1 if found else 0
 
 
+@app.command()
+def rebuild() -> int:
+    """Make the index anew from the lessons file.
+
+    Only needed when the index cannot be read; it follows the file by itself. An interrupted one goes on next time.
+    """
+    from tui.plain import count
+
+    with _opened() as store:
+        if store is None:
+            say("there are no lessons yet")
+            return 0
+        store.rebuild(progress=_progress("indexing"))
+        total = store.figures().total
+    say(f"{count(total, 'lesson')} indexed")
+    return 0
+
+
 @contextmanager
 def _opened(*, make: bool = False) -> Iterator[LessonStore | None]:
     """The lessons of this place, or None where there are none yet: looking must not make any."""
-    from engine.store.lessons import LessonStore
+    from engine.store.lessons import LessonStore, secrets_of
 
     place = find_place()
     file = place.settings.lessons.file or place.paths.lessons
@@ -168,7 +190,7 @@ def _opened(*, make: bool = False) -> Iterator[LessonStore | None]:
         return
     place.paths.state.mkdir(parents=True, exist_ok=True)
     file.parent.mkdir(parents=True, exist_ok=True)
-    with LessonStore(file, place.paths.lessons_index) as store:
+    with LessonStore(file, place.paths.lessons_index, secrets=secrets_of(os.environ)) as store:
         store.catch_up(progress=_progress("indexing"))
         yield store
 
@@ -188,7 +210,11 @@ def _search(query: LessonQuery, limit: int, as_json: bool) -> int:
     from tui.plain import count
 
     with _opened() as store:
-        found = store.search(query, limit=limit) if store is not None else SearchResult((), 0, 0.0)
+        found = (
+            store.search(query, limit=limit, budget=PATIENCE)
+            if store is not None
+            else SearchResult((), 0, 0.0)
+        )
         total = store.figures().total if store is not None else 0
     if as_json:
         say_json(found)

@@ -4,6 +4,7 @@ The lessons file (append-only JSONL) is the truth and can be shared in the repos
 is derived from it and follows it. `LessonStore` is the way in.
 """
 
+from engine.store.lessons.keys import secrets_of
 from engine.store.lessons.live import LiveSearch
 from engine.store.lessons.query import LessonQuery, parse_query
 from engine.store.lessons.ranking import Hit, Span
@@ -26,4 +27,5 @@ __all__ = [
     "SearchStoppedError",
     "Span",
     "parse_query",
+    "secrets_of",
 ]

@@ -20,6 +20,7 @@ from engine.store.lessons.file import LessonsFile, Position
 from engine.store.lessons.fingerprint import fingerprint, pattern_of
 from engine.store.lessons.follow import follow_file
 from engine.store.lessons.index import SCHEMA, LessonIndex, Source, Step, id_for, mark_of, read_lesson
+from engine.store.lessons.keys import without_keys
 from engine.store.lessons.query import LessonQuery
 from engine.store.lessons.record import Lesson, MalformedLineError, decode_line, encode_line, merge
 from engine.store.lessons.search import BUDGET, LessonReader, SearchResult
@@ -78,11 +79,20 @@ class LessonStore:
             lessons.search(parse_query("type:fix_bug timeout"))
 
     Opening takes in a small file (or what is new in it) at once; `catch_up` does so for one of any size. All methods
-    may be called from any thread. Raises StoreError where a file cannot be read or written.
+    may be called from any thread. Raises StoreError where a file cannot be read or written. `secrets`: texts that
+    are never written, beside all that has the shape of a key.
     """
 
-    def __init__(self, file: Path, index: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        file: Path,
+        index: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
         self.file = file
+        self._secrets = secrets
         self.index = index
         self._clock = clock
         self._file = LessonsFile(file)
@@ -122,10 +132,11 @@ class LessonStore:
         The same failure as before (see `fingerprint`) is the same lesson, seen once more. `metadata["files"]`: the
         files concerned, separated by blanks.
         """
-        message = _kept(_storable(failure_msg).strip())
+        storable = self._storable
+        message = _kept(storable(failure_msg).strip())
         if not message:
             raise UsageError("a lesson needs a failure message")
-        task_type, activity_type, failure_type = map(_storable, (task_type, activity_type, failure_type))
+        task_type, activity_type, failure_type = map(storable, (task_type, activity_type, failure_type))
         mark = fingerprint(task_type, activity_type, failure_type, message)
         known = self._known(mark)
         now = self._clock()
@@ -135,12 +146,12 @@ class LessonStore:
             activity_type,
             failure_type,
             message,
-            _storable(resolution),
-            _storable(pattern) or (known.pattern if known else pattern_of(message)),
+            storable(resolution),
+            storable(pattern) or (known.pattern if known else pattern_of(message)),
             1,
             now,
             now,
-            {_storable(key): _storable(value) for key, value in (metadata or {}).items()},
+            {storable(key): storable(value) for key, value in (metadata or {}).items()},
         )
         return self._append(line)
 
@@ -166,7 +177,7 @@ class LessonStore:
             raise UsageError(f"there is no lesson {id_}", "see `taskyard lessons list`")
         return self._append(
             msgspec.structs.replace(
-                known, resolution=_storable(resolution).strip(), times_seen=0, metadata={}
+                known, resolution=self._storable(resolution).strip(), times_seen=0, metadata={}
             )
         )
 
@@ -187,7 +198,7 @@ class LessonStore:
         total = source.size()
         for number, offset, line in _numbered_lines(source):
             try:
-                lesson = _identified(decode_line(line))
+                lesson = self._identified(decode_line(line))
             except MalformedLineError as error:
                 malformed.append(_malformed(number, offset, line, error))
                 continue
@@ -417,6 +428,22 @@ class LessonStore:
         except StoreError:
             return line
 
+    def _storable(self, text: str) -> str:
+        # A lone surrogate, as in the name of a file that is no UTF-8, has no place in JSON.
+        text = text if text.isascii() else text.encode("utf-8", "replace").decode()
+        return without_keys(text, self._secrets)
+
+    def _identified(self, lesson: Lesson) -> Lesson:
+        """A lesson of another file as it may stand in this one."""
+        lesson = msgspec.structs.replace(
+            lesson,
+            failure_msg=self._storable(lesson.failure_msg),
+            resolution=self._storable(lesson.resolution),
+            pattern=self._storable(lesson.pattern),
+            metadata={key: self._storable(value) for key, value in lesson.metadata.items()},
+        )
+        return lesson if lesson.id else msgspec.structs.replace(lesson, id=id_for(mark_of(lesson)))
+
     def _known(self, mark: str) -> Lesson | None:
         try:
             with self._read() as reader:
@@ -442,15 +469,6 @@ def _share(source: Source, size: int) -> float | None:
     """How much of the file is indexed, or None when all of it is, but for a few lines on their way."""
     behind = size - source.position.offset
     return source.position.offset / size if behind > _SMALL else None
-
-
-def _identified(lesson: Lesson) -> Lesson:
-    return lesson if lesson.id else msgspec.structs.replace(lesson, id=id_for(mark_of(lesson)))
-
-
-def _storable(text: str) -> str:
-    # A lone surrogate, as in the name of a file that is no UTF-8, has no place in JSON.
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _kept(message: str) -> str:
