@@ -72,6 +72,9 @@ class Activities(Protocol):
     async def plan(self, attempt: Attempt) -> Plan:
         """Ask the Planner."""
 
+    async def brief(self, attempt: Attempt, plan: Plan) -> Attempt:
+        """Give the attempt the lessons that its first plan calls for; tells LessonsGiven where they are others."""
+
     async def implement(self, attempt: Attempt, plan: Plan) -> Change:
         """Let the Implementer work, and commit what it changed."""
 

@@ -283,6 +283,14 @@ class TaskEnded(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class LessonsGiven(Event, frozen=True, kw_only=True):
+    """The lessons of the try, chosen anew: by the type and the files that its plan names."""
+
+    task: str
+    attempt: int
+    lessons: tuple[LessonGiven, ...]
+
+
 class LessonRecorded(Event, frozen=True, kw_only=True):
     """A failure became a lesson, or raised the count of one that was known."""
 
@@ -449,6 +457,7 @@ AnyEvent = (
     | TaskSentBack
     | TaskLanded
     | TaskEnded
+    | LessonsGiven
     | LessonRecorded
     | LessonResolved
     | CallStarted

@@ -55,6 +55,9 @@ LESSONS_GIVEN = 4
 LESSON_CHARS = 2_400
 PROGRESS_EVERY = 0.25
 
+_PATH = re.compile(r"[\w@+-]+(?:/[\w@.+-]+)+|[\w@+-]+\.[a-z]{1,5}\b")
+"""What a task's text has for files, as long as no plan names them."""
+
 
 class LandingSide(msgspec.Struct, frozen=True):
     """What the activities need of landing.
@@ -146,7 +149,8 @@ class LocalActivities:
     async def begin(self, task: Task, number: int, feedback: str) -> Attempt:
         self._recalled.discard(task.id)
         task = self._bus.state.view(task.id).task  # its lane may have been changed since
-        lessons = await asyncio.to_thread(self._choose_lessons, task)
+        plan = self._bus.state.view(task.id).plan or Plan()
+        lessons = await asyncio.to_thread(self._choose_lessons, task, plan)
         base = self._landing.tip()
         self._open.pop(task.id, None)
         path = self._worktrees.path_of(task.id)
@@ -179,10 +183,20 @@ class LocalActivities:
             made = self._open[attempt.task.id] = await self._worktrees.create(attempt.task.id, attempt.base)
         return made
 
-    def _choose_lessons(self, task: Task) -> tuple[LessonGiven, ...]:
+    async def brief(self, attempt: Attempt, plan: Plan) -> Attempt:
+        lessons = await asyncio.to_thread(self._choose_lessons, attempt.task, plan)
+        if lessons == attempt.lessons:
+            return attempt
+        # On disk before they are in a request: taken up with other lessons, the attempt would pay for it again.
+        await self.commit(
+            ev.LessonsGiven(at=self.now(), task=attempt.task.id, attempt=attempt.number, lessons=lessons)
+        )
+        return replace(attempt, lessons=lessons)
+
+    def _choose_lessons(self, task: Task, plan: Plan) -> tuple[LessonGiven, ...]:
         found = self._lessons.for_task(
-            type=task.type,
-            files=(),
+            type=_type(task, plan),
+            files=plan.files or _PATH.findall(task.scope),
             text=f"{task.scope} {task.acceptance}",
             limit=LESSONS_GIVEN,
             max_chars=LESSON_CHARS,
@@ -413,7 +427,7 @@ class LocalActivities:
         self, task: Task, plan: Plan, stage: Stage, kind: str, message: str, paths: Sequence[str]
     ) -> None:
         lesson = await self._lessons.record(
-            task.type if task.type != "task" else plan.type,
+            _type(task, plan),
             str(stage),
             kind,
             message,
@@ -545,6 +559,11 @@ class LocalActivities:
                 )
             )
         return said
+
+
+def _type(task: Task, plan: Plan) -> str:
+    """The type that the board gives, else the one that the Planner found."""
+    return task.type if task.type != "task" else plan.type
 
 
 def _first_line(text: str) -> str:

@@ -92,7 +92,9 @@ async def run_task(
                     continue
                 change = again
             else:
-                plan = plan or await run.plan()
+                if plan is None:
+                    plan = await run.plan()
+                    attempt = await run.brief(plan)
                 change = await run.work(plan, change)
         except _OutageError as outage:
             failures += 1
@@ -135,6 +137,11 @@ class _Attempt:
             )
         )
         return plan
+
+    async def brief(self, plan: Plan) -> Attempt:
+        """Choose lessons again, now that the plan tells what the task is about."""
+        self._attempt = await self._do.brief(self._attempt, plan)
+        return self._attempt
 
     async def work(self, plan: Plan, change: Change | None) -> Change:
         """Implement (unless an interrupted attempt already has), verify and judge."""

@@ -214,6 +214,13 @@ def _task_ended(state: Facts, e: ev.TaskEnded) -> None:
 # Lessons
 
 
+def _lessons_given(state: Facts, e: ev.LessonsGiven) -> None:
+    view = state.tasks.get(e.task)
+    if view is not None and view.attempt == e.attempt:
+        state.add(lessons_used=len(e.lessons) - len(view.lessons))
+        state.change(e.task, lessons=e.lessons)
+
+
 def _lesson_recorded(state: Facts, e: ev.LessonRecorded) -> None:
     state.add(lessons_recorded=1)
     view = state.tasks.get(e.task)
@@ -248,6 +255,7 @@ HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     ev.TaskSentBack: _sent_back,
     ev.TaskLanded: _landed,
     ev.TaskEnded: _task_ended,
+    ev.LessonsGiven: _lessons_given,
     ev.LessonRecorded: _lesson_recorded,
     ev.LessonResolved: _lesson_resolved,
 }

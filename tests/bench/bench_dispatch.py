@@ -89,6 +89,9 @@ class _Nothing:
         )
         return attempt
 
+    async def brief(self, attempt: Attempt, plan: Plan) -> Attempt:
+        return attempt
+
     async def reopen(self, attempt: Attempt, change: Change | None) -> None:
         return None
 

@@ -17,6 +17,7 @@ from engine.events import (
     AttemptStarted,
     LessonRecorded,
     LessonResolved,
+    LessonsGiven,
     RunFinished,
     decode,
 )
@@ -166,3 +167,36 @@ def test_lessons_follow_the_cached_prefix_within_their_limit_and_the_screen_show
         assert all(given.text in prompt for given in event.lessons)
         prefixes.add((request.system, request.tools))
     assert len(prefixes) == 1, "the prefix is the same for all tasks"
+
+
+@pytest.mark.timeout(120)
+def test_the_plan_tells_which_lessons_a_first_try_is_given(tmp_path: Path) -> None:
+    lessons = tmp_path / "lessons.jsonl"
+    with LessonStore(lessons, tmp_path / "index.db") as store:
+        about = store.add(
+            "rounding",
+            "verify",
+            "check_failed",
+            "one cent is lost",
+            resolution=HELPED,
+            metadata={"files": "money.py"},
+        )
+        store.add("styling", "judge", "verdict_refused", "the blue is too dark", metadata={"files": "a.css"})
+    planned = """
+[[answers]]
+role = "planner"
+plan = { steps = ["Mend it."], files = ["money.py"], type = "rounding" }
+"""
+    made = make_sample_repository(
+        tmp_path / "one",
+        {
+            "tasks/board.md": board().replace("fix_bug", ""),
+            "taskyard.toml": SETTINGS.replace('[roles.planner]\nkind = "none"', ""),
+        },
+    )
+    with Simulator(parse_scenario(SCENARIO + planned)) as simulator:
+        events = run(made, lessons, simulator)
+    assert number_of(AttemptFailed, events) == 0
+    chosen = {event.task: event.lessons for event in events if isinstance(event, LessonsGiven)}
+    assert set(chosen) == set(TASKS)
+    assert all([given.id for given in told] == [about.id] for told in chosen.values())

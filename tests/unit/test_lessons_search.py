@@ -357,6 +357,12 @@ def test_nothing_is_given_to_a_task_that_nothing_speaks_for(store: LessonStore) 
     assert store.for_task(type="docs", files=["README.md"], text="write a page about colours") == ()
 
 
+def test_words_that_are_everywhere_speak_for_nothing(store: LessonStore) -> None:
+    fill(store, lesson("1", "the blue is too dark for this", task_type="style"))
+    assert store.for_task(type="docs", text="Compute the tax for this order") == ()
+    assert store.similar("for the and this").hits == ()
+
+
 def test_similar_lessons_share_the_rarer_words(store: LessonStore) -> None:
     fill(
         store,

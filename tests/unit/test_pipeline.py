@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from engine.errors import (
     StageFailedError,
 )
 from engine.events import Event
-from engine.model import Change, Plan, Stage, Task, TaskState, Usage, Verdict, Verification
+from engine.model import Change, LessonGiven, Plan, Stage, Task, TaskState, Usage, Verdict, Verification
 from engine.pipeline import GivenUpError, Ready, Start, run_task
 from engine.state import RunState
 
@@ -54,6 +55,7 @@ class Memory:
         self.done: list[str] = []
         self.told: list[str] = []
         self.lessons: list[tuple[Stage, str]] = []
+        self.given: list[tuple[LessonGiven, ...]] = []
         self.reopened: list[tuple[Attempt, Change | None]] = []
         self.block: asyncio.Event | None = None
         self.reached = asyncio.Event()
@@ -118,8 +120,16 @@ class Memory:
         await self._do("plan", attempt)
         return PLAN
 
+    async def brief(self, attempt: Attempt, plan: Plan) -> Attempt:
+        lessons = (LessonGiven("l1", f"about {' '.join(plan.files)}"),)
+        await self.commit(
+            ev.LessonsGiven(at=self.now(), task=attempt.task.id, attempt=attempt.number, lessons=lessons)
+        )
+        return msgspec.structs.replace(attempt, lessons=lessons)
+
     async def implement(self, attempt: Attempt, plan: Plan) -> Change:
         assert plan
+        self.given.append(attempt.lessons)
         await self._do("implement", attempt)
         return Change(f"commit{attempt.number}", "base", files=2, added=3, removed=1)
 
@@ -210,6 +220,20 @@ async def test_a_failed_stage_is_learned_from_and_tried_again_with_its_words(sta
     assert (told.stage, told.reason, told.feedback) == (Stage(stage), "red", "It is red.")
     assert memory.done.count("plan 1") + memory.done.count("plan 2") == 1  # the plan stays
     paired(memory.events)
+
+
+async def test_lessons_are_chosen_by_the_plan_and_kept_with_the_same_words() -> None:
+    memory = Memory({("implement", 1): OverloadedError("overloaded")}, recovers=True)
+    await run_task(TASK, memory)
+    (chosen,) = memory.of(ev.LessonsGiven)
+    assert chosen in memory.durable
+    assert memory.given == [chosen.lessons, chosen.lessons]
+    assert memory.view().lessons == chosen.lessons
+    crashed = await interrupted(Memory(), lambda event: isinstance(event, ev.LessonsGiven))
+    again = Memory()
+    await run_task(TASK, again, start=start_after(crashed))
+    assert again.of(ev.LessonsGiven) == []
+    assert again.given == [chosen.lessons]
 
 
 async def test_a_failed_plan_is_made_again() -> None:

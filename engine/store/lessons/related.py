@@ -14,6 +14,12 @@ from engine.store.lessons.ranking import Hit, task_score, worth
 from engine.store.lessons.reading import IndexReading
 from engine.store.lessons.words import clean, facet, word_set
 
+# A large store knows that they are everywhere; a small one must be told.
+_PLAIN = frozenset(
+    "all and any are but can did does for from had has have into its may must not one only our should so than that the "
+    "their them then there these they this too use was were what when which will with you".split()
+)
+
 LOOKED_AT = 100
 """Lessons that are read and scored for their words."""
 
@@ -70,7 +76,8 @@ def _of_type(reading: IndexReading, task_type: str) -> list[int]:
 def _telling_words(reading: IndexReading, text: str) -> dict[str, float]:
     """The dozen rarest words of a text, each with its weight, which is greater the rarer it is."""
     sampled = read_source(reading.connection).lessons / SAMPLED
-    counts = {word: frequency(reading, f" {word}") for word in sorted(word_set(clean(text)))[:400]}
+    told = sorted(word_set(clean(text)) - _PLAIN)[:400]
+    counts = {word: frequency(reading, f" {word}") for word in told}
     weights = {word: math.log((sampled + 2) / (count + 1)) for word, count in counts.items()}
     rarest = sorted(weights, key=lambda word: -weights[word])[:12]
     return {word: max(weights[word], 0.1) for word in rarest}
