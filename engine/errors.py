@@ -5,6 +5,7 @@
     │   ├── SettingsError        taskyard.toml, a flag or an environment variable
     │   ├── BoardError           the board file as a whole cannot be used
     │   └── PreflightError       the repository is in a state no run can start from
+    ├── HaltedError              exit status 2: what every task needs is not there; nothing is given up
     ├── BudgetReachedError       exit status 3: the next call could pass the budget
     ├── GitError                 a git command answered with a failure
     │   ├── MergeConflictError   two sides changed the same lines
@@ -13,7 +14,9 @@
     ├── StageFailedError         an attempt ended without a commit to land; the next may do better
     ├── TemplateError            a prompt does not compile or misses a variable
     ├── StoreError               a database or file of ours cannot be read or written
-    │   └── RunBusyError         another live process owns this run
+    │   ├── RunBusyError         another live process owns this run
+    │   └── LockStoreAwayError   the place where the locks are kept does not answer
+    ├── LockBusyError            others held the lock for as long as we wanted to wait
     ├── LockLostError            the lease lapsed; the holder must not write
     └── LLMError                 a model call got no usable answer
         ├── AuthenticationError  the key is missing or refused
@@ -65,6 +68,15 @@ class BoardError(UsageError):
 
 class PreflightError(UsageError):
     """The repository (or the endpoint) is not in a state a run can start from."""
+
+
+class HaltedError(TaskyardError):
+    """What every task needs is not there: a valid key, the model, the agent, room on the disk.
+
+    No task is to blame and none is given up: the run stops as it is, and the next one goes on from there.
+    """
+
+    exit_status = 2
 
 
 class BudgetReachedError(TaskyardError):
@@ -143,6 +155,14 @@ class RunBusyError(StoreError):
     """Another live process is the orchestrator of this board."""
 
     exit_status = 2
+
+
+class LockStoreAwayError(StoreError):
+    """The place where the locks are kept (a file, or a Redis server) does not answer."""
+
+
+class LockBusyError(TaskyardError):
+    """Others held the lock for as long as we wanted to wait."""
 
 
 class LockLostError(TaskyardError):

@@ -21,7 +21,7 @@ from engine import events as ev
 from engine.assembly import Parts, assemble, cargo, started
 from engine.bus import Bus
 from engine.dispatch import Dispatcher, Progress, Slot
-from engine.errors import BudgetReachedError, StoreError, TaskyardError
+from engine.errors import BudgetReachedError, GitError, HaltedError, StoreError, TaskyardError
 from engine.landing import Kept, Landed, SentBack, Urgency
 from engine.model import BoardStatus, Lane, Task, TaskState
 from engine.outcomes import order
@@ -60,6 +60,7 @@ class Orchestrator:
         self._stopping = asyncio.Event()
         self._wake = asyncio.Event()
         self._budget_reached = False
+        self._cancel_batches = False
         self._failure: BaseException | None = None
         parts.lander.urgency = self._train_urgency
 
@@ -92,6 +93,9 @@ class Orchestrator:
             while True:
                 await self._settled()
                 if self._failure is not None:
+                    if isinstance(self._failure, HaltedError):
+                        self._notice("error", str(self._failure))
+                        await self._finish()
                     raise self._failure
                 finished = await self._finish()
                 if not self._linger or self._stopping.is_set():
@@ -105,6 +109,10 @@ class Orchestrator:
             for work in background:
                 work.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+            if self._cancel_batches and self._parts.batcher is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(STOP_WITHIN):
+                        await self._parts.batcher.close(cancel=True)
             await self._parts.close()
 
     async def _begin(self) -> None:
@@ -171,12 +179,13 @@ class Orchestrator:
 
     def _tell_left_batches(self) -> None:
         left = self._parts.batcher.in_motion if self._parts.batcher is not None else ()
-        if left:
+        if left and not self._cancel_batches:
             which = f"batch {left[0]} goes on" if len(left) == 1 else f"{len(left)} batches go on"
             self._notice("info", f"{which} at the service; the next run picks the answers up")
 
     async def _finish(self) -> ev.RunFinished:
-        if not self._stopping.is_set():
+        halted = self._failure is not None
+        if not (halted or self._stopping.is_set()):
             await self._parts.lander.mark(self._failed_rows())
         snapshot = self._bus.state.snapshot()
         counts, totals = snapshot.counts, snapshot.totals
@@ -185,7 +194,9 @@ class Orchestrator:
         failed = counts.get(TaskState.FAILED, 0)
         cancelled = counts.get(TaskState.CANCELLED, 0)
         status: RunStatus
-        if self._stopping.is_set() and landed + failed + cancelled < total:
+        if halted:
+            status, exit_status = "interrupted", HaltedError.exit_status
+        elif self._stopping.is_set() and landed + failed + cancelled < total:
             status, exit_status = "interrupted", 130
         elif self._budget_reached:
             status, exit_status = "budget", 3
@@ -253,9 +264,18 @@ class Orchestrator:
         except GivenUpError as error:
             await self._end(task.id, TaskState.FAILED, str(error))
             raise
+        except HaltedError as error:
+            self._fail(error)
+            raise
         except StoreError as error:
             # Without a journal or queue nothing can be promised any more: the whole run stops.
             self._fail(error)
+            raise
+        except GitError as error:
+            if "No space left on device" in error.stderr:
+                self._fail(HaltedError(error.message, "make room on the disk, and run again"))
+            else:
+                await self._end(task.id, TaskState.FAILED, str(error))
             raise
         except TaskyardError as error:
             await self._end(task.id, TaskState.FAILED, str(error))
@@ -399,6 +419,10 @@ class Orchestrator:
             self._parts.batcher.withdraw(task_id)
         changed = replace(self._bus.state.view(task_id).task, lane=lane)
         self._bus.emit(ev.TasksAdded(at=self._now(), tasks=(changed,)))
+
+    def cancel_batches(self) -> None:
+        """Cancel the batches at the model service when the run stops, instead of leaving them to the next run."""
+        self._cancel_batches = True
 
     def stop(self) -> None:
         """End the run within 5 s. What was done is kept; the next run goes on from it."""

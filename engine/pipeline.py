@@ -13,7 +13,14 @@ import msgspec
 
 from engine import events as ev
 from engine.activities import Activities, Attempt, Recalled
-from engine.errors import LLMError, ServiceError, StageFailedError, TaskyardError
+from engine.errors import (
+    AuthenticationError,
+    HaltedError,
+    LLMError,
+    ServiceError,
+    StageFailedError,
+    TaskyardError,
+)
 from engine.model import Change, Plan, Stage, Task, Verdict, Verification
 from engine.snapshot import TaskView
 
@@ -54,6 +61,10 @@ class Ready(msgspec.Struct, frozen=True):
     change: Change
 
 
+# Unauthorized, payment required, forbidden, a model or endpoint that is not there, and a limit on what is spent.
+_NO_TASKS_FAULT = frozenset({401, 402, 403, 404, 429})
+
+
 class GivenUpError(TaskyardError):
     """The last allowed attempt failed too, or no attempt can succeed."""
 
@@ -68,9 +79,9 @@ async def run_task(
     """Work on the task until its change may land.
 
     An attempt that the service left without an answer goes on with the same words; any other failure makes a new
-    attempt with what it taught. Raises GivenUpError after `max_attempts` failures of either kind, or at once for what
-    no further attempt can mend (a refused key or request); BudgetReachedError before a call that the budget does not
-    allow.
+    attempt with what it taught. Raises GivenUpError after `max_attempts` failures, or at once for a request that no
+    further attempt can mend; HaltedError where no task could go on (a refused key, a service that is gone);
+    BudgetReachedError before a call that the budget does not allow.
     """
     at = start or Start()
     failures, plan = at.failures, at.plan
@@ -99,7 +110,7 @@ async def run_task(
         except _OutageError as outage:
             failures += 1
             if failures >= max_attempts:
-                raise GivenUpError(outage.message, outage.hint) from outage
+                raise HaltedError(outage.message, outage.hint or "run again when it is back") from outage
             # With the same words, so that the answers it already has are found in the cache.
             number, begun, change = attempt.number, attempt, run.change
             continue
@@ -198,6 +209,8 @@ class _Attempt:
         except LLMError as error:
             self._finish(False, str(error))
             if not error.retryable:
+                if isinstance(error, AuthenticationError) or error.status in _NO_TASKS_FAULT:
+                    raise HaltedError(error.message, error.hint or "mend that, and run again") from error
                 raise GivenUpError(error.message, error.hint) from error
             if not isinstance(error, ServiceError) or error.status >= 500:
                 raise _OutageError(error.message, error.hint) from error

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from engine.errors import ProcessError, StageFailedError
+from engine.errors import HaltedError, ProcessError, StageFailedError
 from engine.model import Usage
 from engine.process import run_process
 from engine.roles.verifier import readable
@@ -59,7 +59,7 @@ async def run_agent(
 ) -> AgentReport:
     """Run the command in `cwd`, the prompt on its stdin, its output in `log`.
 
-    Raises StageFailedError when it cannot start or overruns a limit (seconds).
+    Raises HaltedError when it cannot start, StageFailedError when it overruns a limit (seconds).
     """
     reader = _Reader(progress)
     try:
@@ -74,7 +74,7 @@ async def run_agent(
             on_line=reader.line,
         )
     except ProcessError as error:
-        raise StageFailedError(error.message, error.hint, failure_type="command_missing") from error
+        raise HaltedError(error.message, error.hint) from error
     if result.overran:
         limit, what = (timeout, "ran") if result.overran == "timeout" else (idle_timeout or 0.0, "was silent")
         raise StageFailedError(

@@ -15,7 +15,7 @@ import pytest
 
 from engine.demo import make_demo
 from engine.events import AnyEvent, AttemptStarted, BudgetReached, RunFinished, RunStarted, decode
-from engine.llm.simulator import Simulator, load_scenario
+from engine.llm.simulator import Fault, Scenario, Simulator, load_scenario
 from engine.process import strays
 from tests.cli.taskyard import PROGRAM
 from tests.sample_repository import SampleRepository
@@ -147,3 +147,37 @@ def test_a_signal_ends_the_run_and_its_agents_within_five_seconds(
     finished = events[-1]
     assert isinstance(finished, RunFinished)
     assert (again, finished.landed) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["no-such-agent", "-p"], "cannot start no-such-agent"),
+        (None, "key"),
+    ],
+)
+def test_what_no_task_can_mend_stops_the_run_and_gives_nothing_up(
+    repo: Callable[..., SampleRepository], command: list[str] | None, words: str
+) -> None:
+    made = repo({"README.md": "# Shop\n"})
+    roles = "".join(f'[roles.{role}]\nkind = "none"\n' for role in ("planner", "judge"))
+    agent = f'kind = "command"\ncommand = {json.dumps(command)}\n' if command else 'kind = "anthropic"\n'
+    made.commit("Plan", {"tasks/board.md": BOARD, "taskyard.toml": f"{roles}[roles.implementer]\n{agent}"})
+    made.git("push", "--quiet")
+    refusing = Scenario(faults=(Fault(kind="unauthorized", times=1000),))
+    with Simulator(refusing) as simulator:
+        service = {"TASKYARD_LLM_BASE_URL": simulator.url, "ANTHROPIC_API_KEY": "sk-wrong"}
+        done = subprocess.run(
+            [*PROGRAM, "run", "--json"],
+            cwd=made.path,
+            env=environment(**service),
+            capture_output=True,
+            timeout=60,
+        )
+    finished = decode(done.stdout.splitlines()[-1])
+    assert isinstance(finished, RunFinished)
+    assert (done.returncode, finished.exit_status, finished.status) == (2, 2, "interrupted")
+    assert (finished.failed, finished.landed) == (0, 0)
+    assert words in done.stderr.decode()
+    assert "sk-wrong" not in done.stderr.decode() + done.stdout.decode()
+    assert made.pushes("taskyard/board") == 0

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import StageFailedError
+from engine.errors import HaltedError, StageFailedError
 from engine.model import Plan, Usage, Verdict
 from engine.process import child_environment
 from engine.roles.command import AgentReport, read_json, run_agent
@@ -153,8 +153,8 @@ async def test_a_bad_status_is_a_complaint_with_the_last_line(play: Play) -> Non
     assert silent.complaint.endswith("agent ended with status 3: no output")
 
 
-async def test_an_agent_that_cannot_start_fails_the_attempt_by_name(tmp_path: Path) -> None:
-    with pytest.raises(StageFailedError, match="no-such-agent") as caught:
+async def test_an_agent_that_cannot_start_halts_the_run_by_name(tmp_path: Path) -> None:
+    with pytest.raises(HaltedError, match="no-such-agent") as caught:
         await run_agent(
             ["no-such-agent"],
             "Do it.",
@@ -165,7 +165,6 @@ async def test_an_agent_that_cannot_start_fails_the_attempt_by_name(tmp_path: Pa
             idle_timeout=None,
             progress=lambda line: None,
         )
-    assert caught.value.failure_type == "command_missing"
     assert "PATH" in caught.value.hint
 
 

@@ -19,10 +19,13 @@ from engine.errors import (
     AuthenticationError,
     BudgetReachedError,
     GitError,
+    HaltedError,
+    LLMError,
     OverloadedError,
     RequestRejectedError,
     ServiceError,
     StageFailedError,
+    TaskyardError,
 )
 from engine.events import Event
 from engine.model import Change, LessonGiven, Plan, Stage, Task, TaskState, Usage, Verdict, Verification
@@ -258,10 +261,24 @@ async def test_a_single_allowed_attempt_is_not_counted_aloud() -> None:
     assert caught.value.message == "red"
 
 
-@pytest.mark.parametrize("error", [AuthenticationError("no key", "set it"), RequestRejectedError("too long")])
-async def test_what_no_further_attempt_can_mend_gives_up_at_once(error: Any) -> None:
+def _with_status(error: LLMError, status: int) -> LLMError:
+    error.status = status
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (AuthenticationError("no key", "set it"), HaltedError),
+        (_with_status(RequestRejectedError("no such model", "set another"), 404), HaltedError),
+        (RequestRejectedError("too long"), GivenUpError),
+    ],
+)
+async def test_what_no_further_attempt_can_mend_ends_it_at_once(
+    error: Any, told: type[TaskyardError]
+) -> None:
     memory = Memory({("implement", 1): error})
-    with pytest.raises(GivenUpError) as caught:
+    with pytest.raises(told) as caught:
         await run_task(TASK, memory)
     assert (caught.value.message, caught.value.hint) == (error.message, error.hint)
     assert memory.done == ["recall", "plan 1", "implement 1"]
@@ -282,9 +299,9 @@ async def test_a_service_that_recovers_finds_the_same_attempt_with_the_same_word
     paired(memory.events)
 
 
-async def test_a_service_that_does_not_recover_is_given_up_in_the_end() -> None:
+async def test_a_service_that_does_not_recover_halts_the_run_in_the_end() -> None:
     memory = Memory({("implement", 1): OverloadedError("overloaded", "try later")})
-    with pytest.raises(GivenUpError) as caught:
+    with pytest.raises(HaltedError) as caught:
         await run_task(TASK, memory, max_attempts=3)
     assert str(caught.value) == "overloaded: try later"
     assert memory.done.count("implement 1") == 3
@@ -472,7 +489,7 @@ def test_whatever_fails_events_pair_and_done_means_verified_and_judged(
         cached=RECALLED if cached else None,
     )
     ready: Ready | None = None
-    with contextlib.suppress(GivenUpError, BudgetReachedError, RuntimeError):
+    with contextlib.suppress(GivenUpError, HaltedError, BudgetReachedError, RuntimeError):
         ready = asyncio.run(run_task(TASK, memory, max_attempts=max_attempts))
     paired(memory.events)
     assert len(memory.of(ev.AttemptFailed)) <= max_attempts
