@@ -59,6 +59,10 @@ class Control:
         """Move a task to another lane."""
         self._send(lambda run: run.set_lane(task_id, lane))
 
+    def cancel_batches(self) -> None:
+        """Cancel the batches at the model service when the run stops."""
+        self._send(lambda run: run.cancel_batches())
+
     def land_now(self) -> None:
         """Let the train leave."""
         self._send(lambda run: run.land_now())

@@ -28,7 +28,7 @@ from tui.commands import DashboardCommands
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.screens.base import FrameScreen
-from tui.screens.dialogs import ConfirmScreen, NoticesScreen
+from tui.screens.dialogs import ConfirmScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
@@ -151,6 +151,10 @@ class DashboardApp(App[int]):
         self._back_to_main()
         self.push_screen(TaskScreen(task_id))
 
+    def change_lane(self) -> None:
+        """Move the chosen tasks of the main screen to the other lane."""
+        self._back_to_main().action_lane()
+
     def go_to_panel(self, number: int) -> None:
         """Go to a panel of the main screen."""
         self._back_to_main().action_panel(number)
@@ -190,13 +194,24 @@ class DashboardApp(App[int]):
         if self.source.mode != "LIVE" or not frame.moving:
             self.exit(self.exit_status)
             return
-        if isinstance(self.screen, ConfirmScreen):
+        if isinstance(self.screen, ConfirmScreen | PendingBatchesScreen):
             return
 
         def answered(yes: bool | None) -> None:
             if yes:
                 self.exit(self.exit_status)
 
+        def told(answer: str | None) -> None:
+            control = self.source.control
+            if answer == "cancel" and control is not None:
+                control.cancel_batches()
+            if answer in ("leave", "cancel"):
+                self.exit(self.exit_status)
+
+        pending = sum(batch.ended_at is None for batch in frame.snapshot.batches)
+        if pending:
+            self.push_screen(PendingBatchesScreen(pending), told)
+            return
         self.push_screen(
             ConfirmScreen(
                 "Quit in the middle of the run?",

@@ -35,6 +35,7 @@ class DashboardCommands(Provider):
             yield "Pause or go on", "Start no more tasks, or start them again (p)", steering.toggle_pause
             yield "Drain", "Start no more tasks, end with those that run (X)", steering.drain
             yield "Land now", "Let the train leave with what is ready (L)", steering.land_now
+            yield "Change the lane", "Of the chosen tasks: economy or fast (m)", app.change_lane
             yield "One more task at once", "Raise the limit (>)", partial(steering.step, 1)
             yield "One task fewer at once", "Lower the limit (<)", partial(steering.step, -1)
         for number, name in enumerate(("Dispatch", "Caches", "Batches", "Lessons", "History"), 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from engine.model import TaskState
+from engine.model import Lane, TaskState
 from engine.snapshot import TaskView
 from tui.format import safe_text
 from tui.plain import count
@@ -74,6 +74,20 @@ class Steering:
             ),
             answered,
         )
+
+    def change_lane(self, views: Sequence[TaskView]) -> None:
+        """Move tasks to the other lane; what they have queued for a batch goes out singly."""
+        control = self._control()
+        if control is None:
+            return
+        moved = [view for view in views if not view.state.ended]
+        if not moved:
+            self._app.tell("nothing to move: the task has ended", "warning")
+            return
+        lane = Lane.FAST if moved[0].task.lane is Lane.ECONOMY else Lane.ECONOMY
+        for view in moved:
+            control.set_lane(view.id, lane)
+        self._app.tell(f"{_names([view.id for view in moved])} to the {lane} lane, from the next attempt on")
 
     def toggle_pause(self) -> None:
         """Start no more tasks, or start them again; in a replay, play or pause."""

@@ -41,7 +41,7 @@ async def trim(
     for each in worktrees:
         found = await repository.run("rev-parse", "--absolute-git-dir", cwd=each.path, check=False)
         ready = Path(found.stdout.strip()) / READY
-        if found.status == 0 and ready.exists() and not _owner_lives(ready):
+        if found.status == 0 and ready.exists() and not owner_lives(ready):
             idle.append((ready.stat().st_mtime, each))
     idle.sort(key=lambda pair: pair[0])
     sizes = await asyncio.to_thread(lambda: {each.path: _size(each.path) for _, each in idle})
@@ -59,7 +59,7 @@ async def trim(
     return tuple(gone)
 
 
-def _owner_lives(ready: Path) -> bool:
+def owner_lives(ready: Path) -> bool:
     """Whether the process that made it ready runs; one of another host is taken for alive."""
     try:
         pid, host = ready.read_text().split()

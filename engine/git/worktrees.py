@@ -24,10 +24,10 @@ from engine.git.keeping import keep, kept_refs
 from engine.git.names import branch_of, slug
 from engine.git.registry import Registered, registered, registering
 from engine.git.repository import Repository
+from engine.git.strays import OURS, Stray, strays, take_back
 from engine.git.words import count_of
 from engine.model import Change
 
-OURS = "refs/taskyard/branches"
 CHECKOUTS = max(2, os.cpu_count() or 2)
 COMMIT_TIMEOUT = 600.0
 MAX_COUNT = 100
@@ -100,9 +100,7 @@ class Worktrees:
                 where for where, there in known.items() if there == f"refs/heads/{branch}" and where != path
             ]
             if elsewhere:
-                raise GitError(
-                    f"branch {branch} is checked out in {elsewhere[0]}", "switch it to another branch there"
-                )
+                await self._free(branch, elsewhere[0], base)
             whole = path.exists() and await self._is_whole(path)
             if whole and known.get(path) != f"refs/heads/{branch}":
                 # An attempt has left the branch, and may have worked on elsewhere.
@@ -117,6 +115,14 @@ class Worktrees:
             git_dir = await check_out(self._repository, path, base, keep_ignored=False)
             mark_ready(git_dir)
         return Worktree(task_id, path, branch, base)
+
+    async def _free(self, branch: str, where: Path, base: str) -> None:
+        """Free a branch that a worktree of ours holds at another place than now; anybody else's is left alone."""
+        for stray in await strays(self._repository, self.root):
+            if stray.found.path == where:
+                await take_back(self._repository, stray, beyond=base)
+                return
+        raise GitError(f"branch {branch} is checked out in {where}", "switch it to another branch there")
 
     async def _clear(self, path: Path) -> None:
         await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
@@ -240,8 +246,10 @@ class Worktrees:
             await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
     async def list(self, *, landed_in: str | None) -> tuple[Leftover, ...]:
-        """Give all tasks' worktrees that are registered under the root, with what they hold that has not landed."""
-        return tuple([await self._leftover(each, landed_in) for each in await self._tasks()])
+        """Give the worktrees of tasks, under the root and elsewhere, with what they hold that has not landed."""
+        here = [await self._leftover(each, landed_in) for each in await self._tasks()]
+        elsewhere = await strays(self._repository, self.root)
+        return (*here, *[await self._leftover(each.found, landed_in, each) for each in elsewhere])
 
     async def _tasks(self) -> tuple[Registered, ...]:
         """The registered worktrees of tasks; those whose name begins with _ are the train's."""
@@ -251,13 +259,19 @@ class Worktrees:
             if each.path.is_relative_to(self.root) and not each.path.name.startswith("_")
         )
 
-    async def _leftover(self, found: Registered, landed_in: str | None) -> Leftover:
+    async def _leftover(
+        self, found: Registered, landed_in: str | None, stray: Stray | None = None
+    ) -> Leftover:
         run, path = self._repository.run, found.path
         commit = (
             found.commit or (await self._repository.commit_of(found.branch) if found.branch else "") or ""
         )
-        missing = not path.exists()
-        status = "" if missing else (await run("status", "--porcelain", "-z", cwd=path, check=False)).stdout
+        missing = not path.exists() or (stray is not None and stray.foreign)
+        # The folder of a repository that was moved does not lead to it any more.
+        at = (f"--git-dir={stray.admin}", f"--work-tree={path}") if stray is not None else ()
+        status = (
+            "" if missing else (await run(*at, "status", "--porcelain", "-z", cwd=path, check=False)).stdout
+        )
         beyond = ("--not", landed_in) if landed_in else ()
         count = await run("rev-list", "--count", "--max-count=1000", commit, *beyond, check=False)
         return Leftover(
@@ -276,7 +290,6 @@ class Worktrees:
         A registration without its folder is removed (the branch and its commits stay), an empty folder is removed, and
         a folder with files that git no longer knows is set aside. What is alive is left alone. Ends with `trim`.
         """
-        told = []
         async with self._registering():
             known = {each.path for each in await registered(self._repository)}
             for path in known:
@@ -296,6 +309,7 @@ class Worktrees:
         return tuple(told)
 
     async def trim(self) -> tuple[str, ...]:
+            told = [*await self._take_back_all()]
         """Remove idle worktrees until the limits hold, their work kept; gives the names of their folders."""
         ours = [each for each in await self._tasks() if each.path.exists()]
         return await trim(self._repository, ours, max_count=self._max_count, max_bytes=self._max_bytes)
@@ -312,7 +326,22 @@ class Worktrees:
     async def _is_whole(self, path: Path) -> bool:
         """Whether a checkout was once finished here, and git still finds the worktree from its folder."""
         found = await self._repository.run("rev-parse", "--absolute-git-dir", cwd=path, check=False)
-        return found.status == 0 and is_ready(Path(found.stdout.strip()))
+        git_dir = Path(found.stdout.strip())
+        return found.status == 0 and git_dir.is_relative_to(self._repository.common_dir) and is_ready(git_dir)
+    async def _take_back_all(self) -> tuple[str, ...]:
+        """Take back what lies where the worktrees of this repository lay before; other boards' lie beside ours."""
+        names = []
+        for stray in await strays(self._repository, self.root.parent):
+            with contextlib.suppress(GitError):
+                await take_back(self._repository, stray, beyond=stray.found.commit)
+                names.append(stray.name)
+        if not names:
+            return ()
+        words = (
+            f"{count_of(len(names), 'worktree')} of this repository lay elsewhere (was it moved or copied?)"
+        )
+        return (f"{words}; all work is kept: {', '.join(names)}",)
+
 
     @contextlib.asynccontextmanager
     async def _registering(self) -> AsyncIterator[None]:

@@ -43,7 +43,8 @@ class BatchStats(msgspec.Struct, frozen=True):
 class Item:
     """One request on its way; `queued` until it leaves, `stored` once its answer is kept elsewhere.
 
-    `request` is None as long as only the manifest of an earlier process tells of it.
+    `request` is None as long as only the manifest of an earlier process tells of it. `earlier`: its batch was made by
+    an earlier process, or given up by this one.
     """
 
     custom_id: str
@@ -54,6 +55,7 @@ class Item:
     waiters: int = 0
     queued: bool = False
     stored: bool = False
+    earlier: bool = False
 
 
 def custom_id_of(request: ModelRequest) -> str:

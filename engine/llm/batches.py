@@ -101,7 +101,8 @@ class LLMBatcher:
                     money.budget.book(item.task_id, money.usd_of(answer))
                 return answer
             case ItemFailure(kind, text, lasting):
-                if lasting or kind == "canceled":
+                # Who asks again after a restart did not mean it to stay cancelled.
+                if lasting or (kind == "canceled" and not item.earlier):
                     raise BatchItemError(f"{request.model}: {text}", kind=kind)
                 self._count(singles=1)
                 return await self._client.call(request, on_failure=on_failure)
@@ -322,6 +323,7 @@ class LLMBatcher:
             self._given_up.pop(custom_id, None)
             if custom_id not in self._items:
                 self._items[custom_id] = self._new_item(custom_id, task_id)
+                self._items[custom_id].earlier = True
         self._spawn(self._follow(manifest) if manifest.batch else self._search(manifest))
 
     def _fail(self, manifest: Manifest, error: Exception, *, unknown: bool) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from engine import events as ev
 from engine.errors import StoreError
+from engine.model import Lane
 from engine.snapshot import Snapshot
 from engine.state import RunState
 from tests.tui import sample_run
@@ -42,6 +43,12 @@ class Control:
 
     def set_concurrency(self, limit: int) -> None:
         self.calls.append(("set_concurrency", limit))
+
+    def set_lane(self, task_id: str, lane: Lane) -> None:
+        self.calls.append(("set_lane", (task_id, lane)))
+
+    def cancel_batches(self) -> None:
+        self.calls.append(("cancel_batches", None))
 
     def land_now(self) -> None:
         self.calls.append(("land_now", None))

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from engine import events as ev
-from engine.model import TaskState
+from engine.model import Lane, TaskState
 from tests.tui import moments, sample_run
 from tests.tui.stage import Control
 from tui.app import DashboardApp
 from tui.order import Order
-from tui.screens.dialogs import ConfirmScreen, NoticesScreen
+from tui.screens.dialogs import ConfirmScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen, key_groups
 from tui.screens.main import MainScreen
 from tui.screens.task import SECTIONS, TaskScreen
@@ -139,6 +139,40 @@ async def test_commands_reach_the_run(keys: list[str], call: tuple[str, object])
             await pilot.press(key)
             await pilot.pause()
         await until(lambda: calls(source) == [call])
+
+
+@pytest.mark.parametrize(("keys", "cancelled"), [(["y"], False), (["c"], True), (["n"], None)])
+async def test_quitting_with_batches_under_way_asks_what_becomes_of_them(
+    keys: list[str], cancelled: bool | None
+) -> None:
+    source = moments.at(60)
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        assert any(batch.ended_at is None for batch in app.frame.snapshot.batches)
+        await pilot.press("q")
+        await until(lambda: isinstance(app.screen, PendingBatchesScreen))
+        await pilot.press(*keys)
+        if cancelled is None:
+            await until(lambda: not isinstance(app.screen, PendingBatchesScreen))
+            assert app.is_running
+        else:
+            await until(lambda: not app.is_running)
+    assert calls(source) == ([("cancel_batches", None)] if cancelled else [])
+
+
+async def test_tasks_move_to_the_other_lane_by_key_and_by_palette() -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        view = app.screen.query_one(TaskList).current
+        assert view is not None
+        other = Lane.FAST if view.task.lane is Lane.ECONOMY else Lane.ECONOMY
+        await pilot.press("m")
+        await until(lambda: calls(source) == [("set_lane", (view.id, other))])
+        app.change_lane()
+        assert calls(source)[1:] == [("set_lane", (view.id, other))]
 
 
 async def test_a_watched_run_cannot_be_touched_and_says_so() -> None:

@@ -58,6 +58,47 @@ class ConfirmScreen(Guarded, ModalScreen[bool]):
         self.dismiss(answer)
 
 
+class PendingBatchesScreen(Guarded, ModalScreen[str]):
+    """Asks, before a quit, what becomes of the batches at the model service: `leave`, `cancel`, or empty to stay."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,l", "answer('leave')", "Quit and leave them", show=False),
+        Binding("c", "answer('cancel')", "Quit and cancel them", show=False),
+        Binding("n,escape", "answer('')", "Stay", show=False),
+        Binding("left,right,tab", "app.focus_next", "Other button", show=False),
+    ]
+
+    def __init__(self, pending: int) -> None:
+        super().__init__()
+        self._pending = pending
+
+    def compose(self) -> ComposeResult:
+        """The question and three answers."""
+        batches = "a batch is" if self._pending == 1 else f"{self._pending} batches are"
+        with Vertical(classes="dialog"):
+            yield Static(Content(f"Quit while {batches} at the model service?"), classes="question")
+            yield Static(
+                Content("Left there, the work goes on, and the next run picks the answers up."),
+                classes="detail",
+            )
+            with Horizontal(classes="answers"):
+                yield Button(Content("Leave (y)"), id="leave", compact=True)
+                yield Button(Content("Cancel them (c)"), id="cancel", compact=True)
+                yield Button(Content("Stay (n)"), id="stay", compact=True)
+
+    def on_mount(self) -> None:
+        """The safe answer is one key away."""
+        self.query_one("#stay").focus()
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        self.dismiss("" if event.button.id == "stay" else event.button.id)
+
+    def action_answer(self, answer: str) -> None:
+        """Answer by key."""
+        self.dismiss(answer)
+
+
 class LinesScreen(Guarded, ModalScreen[None]):
     """Lines in a box, left with escape."""
 

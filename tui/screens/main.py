@@ -44,6 +44,7 @@ class MainScreen(FrameScreen):
         Binding("x", "cancel", "cancel"),
         Binding("p", "pause", "pause"),
         Binding("X", "drain", "Drain: start no more tasks, end with those that run", show=False),
+        Binding("m", "lane", "Move to the other lane: economy (half price, in batches) or fast", show=False),
         Binding("L", "land_now", "Let the train leave now", show=False),
         Binding("greater_than_sign", "more(1)", "One more task at once; in a replay: faster", show=False),
         Binding("less_than_sign", "more(-1)", "One task fewer at once; in a replay: slower", show=False),
@@ -253,6 +254,11 @@ class MainScreen(FrameScreen):
     def action_cancel(self) -> None:
         """Cancel the chosen tasks, after a question."""
         self.dashboard.steering.cancel(self.tasks.chosen, self.tasks.unmark)
+
+    def action_lane(self) -> None:
+        """Move the chosen tasks to the other lane."""
+        self.dashboard.steering.change_lane(self.tasks.chosen)
+        self.tasks.unmark()
 
     def action_pause(self) -> None:
         """Pause or go on."""

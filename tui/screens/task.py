@@ -54,6 +54,7 @@ class TaskScreen(FrameScreen):
         Binding("o", "open", "pager", tooltip="Open all of the section in $PAGER"),
         Binding("r", "retry", "retry"),
         Binding("x", "cancel", "cancel"),
+        Binding("m", "lane", "Move to the other lane: economy (half price, in batches) or fast", show=False),
         Binding("p", "pause", "Pause or go on", show=False),
         Binding("J", "neighbour(1)", "Next task of the list", show=False),
         Binding("K", "neighbour(-1)", "Previous task of the list", show=False),
@@ -321,6 +322,11 @@ class TaskScreen(FrameScreen):
         """Cancel the task."""
         if self._view is not None:
             self.dashboard.steering.cancel([self._view])
+
+    def action_lane(self) -> None:
+        """Move the task to the other lane."""
+        if self._view is not None:
+            self.dashboard.steering.change_lane([self._view])
 
     def action_pause(self) -> None:
         """Pause or go on."""

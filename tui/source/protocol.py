@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from engine.model import Lane
 from engine.snapshot import Snapshot
 from tui.source.lookups import Lookups
 
@@ -54,8 +55,14 @@ class Control(Protocol):
     def set_concurrency(self, limit: int) -> None:
         """Change how many tasks may run at once."""
 
+    def set_lane(self, task_id: str, lane: Lane) -> None:
+        """Move a task to another lane."""
+
     def land_now(self) -> None:
         """Let the train leave."""
+
+    def cancel_batches(self) -> None:
+        """Cancel the batches at the model service when the run stops, instead of leaving them to the next run."""
 
 
 class Playback(Protocol):

@@ -1,0 +1,96 @@
+"""Worktrees of ours that lie elsewhere: the repository was moved, renamed or copied, or XDG_STATE_HOME has changed.
+
+Such a worktree still holds its task's branch, so it is taken back: what it holds is kept, then it goes. In a copied
+repository the folder still belongs to the repository it was copied from; there only the registration goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from engine.errors import GitError
+from engine.git.idle import READY, is_ready, owner_lives
+from engine.git.keeping import keep
+from engine.git.registry import Registered, registered
+from engine.git.repository import Repository
+
+OURS = "refs/taskyard/branches"
+_TASKS = "refs/heads/task/"
+
+
+class Stray(msgspec.Struct, frozen=True):
+    """A worktree of a task (its `slug` is `name`), and git's own folder for it.
+
+    `foreign`: the folder is another repository's, or no worktree at all any more.
+    """
+
+    found: Registered
+    name: str
+    admin: Path
+    foreign: bool
+
+
+async def strays(repository: Repository, root: Path) -> tuple[Stray, ...]:
+    """Give our worktrees outside `root`; those that people made by hand are not among them."""
+    outside = [
+        each
+        for each in await registered(repository)
+        if each.branch.startswith(_TASKS) and not each.path.is_relative_to(root)
+    ]
+    if not outside:
+        return ()
+    listing = await repository.run("for-each-ref", "--format=%(refname)", f"{OURS}/")
+    names = {ref.removeprefix(f"{OURS}/") for ref in listing.stdout.split()}
+    admins = await asyncio.to_thread(_admins, repository.common_dir)
+    found = []
+    for each in outside:
+        name, admin = each.branch.removeprefix(_TASKS), admins.get(each.path)
+        # One that was never checked out holds nothing, and nobody leaves one so by hand.
+        if name in names and admin is not None and (is_ready(admin) or not (admin / "index").exists()):
+            found.append(Stray(each, name, admin, _is_foreign(each.path, admin)))
+    return tuple(found)
+
+
+async def take_back(repository: Repository, stray: Stray, *, beyond: str) -> None:
+    """Keep what the worktree holds beyond a commit and remove it, so that its branch is free.
+
+    Under the lock for registrations. Raises GitError while a living process works in it.
+    """
+    path, admin = stray.found.path, stray.admin
+    if stray.foreign:
+        await asyncio.to_thread(shutil.rmtree, admin)
+        return
+    if path.exists():
+        if owner_lives(admin / READY):
+            raise GitError(
+                f"another run works on {stray.found.branch.removeprefix('refs/heads/')} in {path}",
+                "wait until it has ended",
+            )
+        # The folder of a repository that was moved points to where git's own was before.
+        (path / ".git").write_text(f"gitdir: {admin}\n")
+        await keep(repository, path, stray.name, beyond=beyond)
+    await repository.run("worktree", "remove", "-f", "-f", str(path))
+
+
+def _admins(common_dir: Path) -> dict[Path, Path]:
+    """Git's own folder for each linked worktree, by the worktree's folder."""
+    folders = {}
+    for link in (common_dir / "worktrees").glob("*/gitdir"):
+        folders[(link.parent / link.read_text().strip()).parent] = link.parent
+    return folders
+
+
+def _is_foreign(path: Path, admin: Path) -> bool:
+    """Whether a folder that is there belongs to somebody else: it leads to another repository, or to none."""
+    if not path.exists():
+        return False
+    try:
+        word, _, target = (path / ".git").read_text().partition(": ")
+    except OSError:
+        return True
+    there = path / target.strip()
+    return word != "gitdir" or (there.exists() and not there.samefile(admin))
