@@ -4,14 +4,16 @@ The lessons file (append-only JSONL) is the truth and can be shared in the repos
 is derived from it and follows it. `LessonStore` is the way in.
 """
 
+from engine.store.lessons.imports import ImportReport
 from engine.store.lessons.keys import secrets_of
 from engine.store.lessons.live import LiveSearch
+from engine.store.lessons.malformed import MalformedLine
 from engine.store.lessons.query import LessonQuery, parse_query
 from engine.store.lessons.ranking import Hit, Span
 from engine.store.lessons.reading import SearchStoppedError
 from engine.store.lessons.record import Lesson
 from engine.store.lessons.search import LessonReader, SearchResult
-from engine.store.lessons.store import ImportReport, LessonStats, LessonStore, MalformedLine
+from engine.store.lessons.store import LessonStats, LessonStore
 
 __all__ = [
     "Hit",

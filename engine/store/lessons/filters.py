@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from engine.store.lessons.index import FIELDS, ZONE
 from engine.store.lessons.query import LessonQuery
 from engine.store.lessons.reading import IndexReading
+from engine.store.lessons.schema import FIELDS, ZONE
 from engine.store.lessons.words import clean, facet
 
 MAX_NAMES = 24

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from engine.store.lessons.filters import chosen_names, conditions
-from engine.store.lessons.index import SAMPLED, read_source
+from engine.store.lessons.index import read_source
 from engine.store.lessons.matching import frequency
 from engine.store.lessons.query import LessonQuery
 from engine.store.lessons.ranking import Hit, task_score, worth
 from engine.store.lessons.reading import IndexReading
+from engine.store.lessons.schema import SAMPLED
 from engine.store.lessons.words import clean, facet, word_set
 
 # A large store knows that they are everywhere; a small one must be told.

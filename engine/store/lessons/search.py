@@ -17,12 +17,13 @@ import msgspec
 
 from engine.store.lessons import related
 from engine.store.lessons.filters import ANY, Chosen, chosen_names, conditions, index_for
-from engine.store.lessons.index import FIELDS, Source, read_source
+from engine.store.lessons.index import Source, read_source
 from engine.store.lessons.matching import by_words, inside_words
 from engine.store.lessons.query import LessonQuery
 from engine.store.lessons.ranking import Hit
 from engine.store.lessons.reading import IndexReading
 from engine.store.lessons.record import Lesson
+from engine.store.lessons.schema import FIELDS
 from engine.store.lessons.words import clean, terms
 
 P = ParamSpec("P")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,14 +15,17 @@ import msgspec
 from engine.errors import StoreError, UsageError
 from engine.figures import LessonFigures
 from engine.store.database import DatabaseError, open_database, set_database_aside
-from engine.store.lessons.file import LessonsFile, Position
+from engine.store.lessons.file import LessonsFile
+from engine.store.lessons.finder import LessonFinder
 from engine.store.lessons.fingerprint import fingerprint, pattern_of
 from engine.store.lessons.follow import follow_file
-from engine.store.lessons.index import SCHEMA, LessonIndex, Source, Step, id_for, mark_of, read_lesson
+from engine.store.lessons.imports import IMPORTED_AT_ONCE, ImportReport, lines_to_import, read_lessons
+from engine.store.lessons.index import LessonIndex, Source, Step, id_for, mark_of, read_lesson
 from engine.store.lessons.keys import without_keys
-from engine.store.lessons.query import LessonQuery
-from engine.store.lessons.record import Lesson, MalformedLineError, decode_line, encode_line, merge
-from engine.store.lessons.search import BUDGET, LessonReader, SearchResult
+from engine.store.lessons.malformed import MalformedLine, malformed_lines
+from engine.store.lessons.record import Lesson, encode_line
+from engine.store.lessons.schema import SCHEMA
+from engine.store.lessons.search import LessonReader
 
 if TYPE_CHECKING:
     from engine.store.database import Connection
@@ -53,25 +55,7 @@ class LessonStats(msgspec.Struct, frozen=True):
     by_failure_type: tuple[tuple[str, int], ...]
 
 
-class MalformedLine(msgspec.Struct, frozen=True):
-    """A line of the file that is no lesson. `line` counts from 1, `offset` in bytes; `text` is its beginning."""
-
-    line: int
-    offset: int
-    reason: str
-    text: str
-
-
-class ImportReport(msgspec.Struct, frozen=True):
-    """What an import did: lessons added, known ones raised or given a resolution, and left as they were."""
-
-    added: int
-    raised: int
-    unchanged: int
-    malformed: tuple[MalformedLine, ...]
-
-
-class LessonStore:
+class LessonStore(LessonFinder):
     """The lessons file and its index. Any number of processes may hold one over the same two files.
 
         with LessonStore(file, index) as lessons:
@@ -91,13 +75,13 @@ class LessonStore:
         clock: Callable[[], float] = time.time,
         secrets: tuple[str, ...] = (),
     ) -> None:
+        super().__init__()
         self.file = file
         self._secrets = secrets
         self.index = index
         self._clock = clock
         self._file = LessonsFile(file)
         self._index = LessonIndex(self._file)
-        self._reading = threading.Lock()
         self._open()
         if self._file.size() - self._source().position.offset <= _SMALL:
             self.catch_up()
@@ -190,49 +174,19 @@ class LessonStore:
         ends the import after whole lessons when it answers False.
         """
         self.catch_up()
-        source = LessonsFile(path)
         if not path.is_file():
             raise UsageError(f"there is no file {path}")
-        theirs: dict[str, Lesson] = {}
-        malformed: list[MalformedLine] = []
-        total = source.size()
-        for number, offset, line in _numbered_lines(source):
-            try:
-                lesson = self._identified(decode_line(line))
-            except MalformedLineError as error:
-                malformed.append(_malformed(number, offset, line, error))
-                continue
-            known = theirs.get(lesson.id)
-            theirs[lesson.id] = merge(known, lesson) if known else lesson
-            if progress is not None and number % 1000 == 0 and progress(offset, total) is False:
-                break
-        added = raised = unchanged = 0
-        for group in _groups(theirs.values(), 1000):
-            lines = []
+        theirs, malformed = read_lessons(LessonsFile(path), self._storable, progress)
+        report = ImportReport(malformed=malformed)
+        waiting = iter(theirs)
+        while group := list(islice(waiting, IMPORTED_AT_ONCE)):
             with self._read() as reader:
-                for lesson in group:
-                    known = reader.get(lesson.id) or reader.with_fingerprint(mark_of(lesson))
-                    if known is None:
-                        added += 1
-                        lines.append(encode_line(lesson))
-                        continue
-                    more = max(lesson.times_seen - known.times_seen, 0)
-                    resolution = lesson.resolution if not known.resolution else ""
-                    if not more and not resolution:
-                        unchanged += 1
-                        continue
-                    raised += 1
-                    lines.append(
-                        encode_line(
-                            msgspec.structs.replace(
-                                lesson, id=known.id, times_seen=more, resolution=resolution
-                            )
-                        )
-                    )
+                known = [reader.get(one.id) or reader.with_fingerprint(mark_of(one)) for one in group]
+            lines, report = lines_to_import(group, known, report)
             if lines:
-                self._file.append(b"".join(lines))
+                self._file.append(lines)
                 self.catch_up()
-        return ImportReport(added, raised, unchanged, tuple(malformed))
+        return report
 
     # Keeping up with the file
 
@@ -290,75 +244,6 @@ class LessonStore:
 
         await follow_file(self.file, changed, stop)
 
-    # Finding
-
-    def get(self, id_: str) -> Lesson | None:
-        """The lesson with this id."""
-        with self._read() as reader:
-            return reader.get(id_)
-
-    def search(self, query: LessonQuery, *, limit: int = 50, budget: float = BUDGET) -> SearchResult:
-        """The best lessons for the query; see `LiveSearch` for searching as somebody types.
-
-        `budget`: seconds after which looking inside words ends; `SearchResult.more` then says that it did.
-        """
-        with self._read() as reader:
-            return reader.search(query, limit, budget=budget)
-
-    def similar(self, text: str, *, limit: int = 10) -> SearchResult:
-        """The lessons whose words are most like those of a text, for instance of a failure message."""
-        with self._read() as reader:
-            return reader.similar(text, limit)
-
-    def for_task(
-        self,
-        *,
-        type: str,
-        files: Iterable[str] = (),
-        text: str = "",
-        limit: int = 5,
-        max_chars: int = 4000,
-    ) -> tuple[Lesson, ...]:
-        """The lessons that may help with a task, best first: of its type, about its files, or in its words.
-
-        As many as fit: at most `limit`, whose `brief()` texts together have at most `max_chars` characters.
-        """
-        with self._read() as reader:
-            hits = reader.for_task(task_type=type, files=files, text=text, limit=limit)
-        chosen = []
-        left = max_chars
-        for hit in hits:
-            left -= len(hit.lesson.brief())
-            if left < 0:
-                break
-            chosen.append(hit.lesson)
-        return tuple(chosen)
-
-    def most_frequent(self, limit: int = 10, query: LessonQuery | None = None) -> tuple[Lesson, ...]:
-        """The lessons seen most often, of those that satisfy the filters of the query."""
-        with self._read() as reader:
-            return reader.most_frequent(limit, query or LessonQuery())
-
-    def by_task_type(self, name: str, *, limit: int = 50) -> tuple[Lesson, ...]:
-        """The newest lessons of a task type."""
-        return self.search(LessonQuery(task_type=name), limit=limit).lessons
-
-    def by_activity_type(self, name: str, *, limit: int = 50) -> tuple[Lesson, ...]:
-        """The newest lessons of an activity type."""
-        return self.search(LessonQuery(activity_type=name), limit=limit).lessons
-
-    def by_failure_type(self, name: str, *, limit: int = 50) -> tuple[Lesson, ...]:
-        """The newest lessons of a failure type."""
-        return self.search(LessonQuery(failure_type=name), limit=limit).lessons
-
-    def by_pattern(self, name: str, *, limit: int = 50) -> tuple[Lesson, ...]:
-        """The newest lessons of a pattern."""
-        return self.search(LessonQuery(pattern=name), limit=limit).lessons
-
-    def in_time_range(self, since: float, until: float, *, limit: int = 50) -> tuple[Lesson, ...]:
-        """The newest lessons last seen in the range, both ends included; seconds since the epoch."""
-        return self.search(LessonQuery(since=since, until=until), limit=limit).lessons
-
     # About the store
 
     def figures(self) -> LessonFigures:
@@ -390,17 +275,7 @@ class LessonStore:
 
     def check(self) -> tuple[MalformedLine, ...]:
         """Read the whole file and list the lines that are no lessons, an unfinished last one included."""
-        found = []
-        for number, offset, line in _numbered_lines(self._file):
-            try:
-                decode_line(line)
-            except MalformedLineError as error:
-                found.append(_malformed(number, offset, line, error))
-        number, offset, rest = self._file.unfinished()
-        if rest:
-            reason = "it is not finished: its newline is missing, so it does not count yet"
-            found.append(_malformed(number, offset, rest, MalformedLineError(reason)))
-        return tuple(found)
+        return malformed_lines(self._file)
 
     def open_reader(self) -> LessonReader:
         """A reader of its own, for a thread that searches much; close it when done."""
@@ -433,17 +308,6 @@ class LessonStore:
         text = text if text.isascii() else text.encode("utf-8", "replace").decode()
         return without_keys(text, self._secrets)
 
-    def _identified(self, lesson: Lesson) -> Lesson:
-        """A lesson of another file as it may stand in this one."""
-        lesson = msgspec.structs.replace(
-            lesson,
-            failure_msg=self._storable(lesson.failure_msg),
-            resolution=self._storable(lesson.resolution),
-            pattern=self._storable(lesson.pattern),
-            metadata={key: self._storable(value) for key, value in lesson.metadata.items()},
-        )
-        return lesson if lesson.id else msgspec.structs.replace(lesson, id=id_for(mark_of(lesson)))
-
     def _known(self, mark: str) -> Lesson | None:
         try:
             with self._read() as reader:
@@ -459,11 +323,6 @@ class LessonStore:
         while self._database.submit(self._index.tidy).result():
             pass
 
-    @contextmanager
-    def _read(self) -> Iterator[LessonReader]:
-        with self._reading:
-            yield self._reader
-
 
 def _share(source: Source, size: int) -> float | None:
     """How much of the file is indexed, or None when all of it is, but for a few lines on their way."""
@@ -476,26 +335,3 @@ def _kept(message: str) -> str:
         return message
     head = MAX_MESSAGE // 4
     return f"{message[:head]}\n…\n{message[-(MAX_MESSAGE - head) :]}"
-
-
-def _groups(lessons: Iterable[Lesson], size: int) -> Iterator[list[Lesson]]:
-    waiting = iter(lessons)
-    while group := list(islice(waiting, size)):
-        yield group
-
-
-def _numbered_lines(file: LessonsFile) -> Iterator[tuple[int, int, bytes]]:
-    """Number, offset and content of each finished line that is not blank."""
-    position, more = Position(), True
-    while more:
-        chunk = file.read(position)
-        offset = position.offset
-        for number, line in enumerate(chunk.lines, position.lines + 1):
-            if line and not line.isspace():
-                yield number, offset, line
-            offset += len(line) + 1
-        position, more = chunk.after, chunk.more
-
-
-def _malformed(number: int, offset: int, line: bytes, error: MalformedLineError) -> MalformedLine:
-    return MalformedLine(number, offset, str(error), line[:200].decode("utf-8", "replace"))
