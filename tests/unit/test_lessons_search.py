@@ -278,6 +278,8 @@ def test_a_total_is_exact_or_says_that_it_is_not(store: LessonStore) -> None:
     some = store.search(LessonQuery(task_type="fix_bug"))
     assert (len(some.hits), some.total, some.more) == (50, 1000, True)
     assert store.search(LessonQuery("common", failure_type="none")).total == 0
+    assert len(store.search(LessonQuery("common"), limit=700).hits) == 700
+    assert len(store.search(LessonQuery("common odd"), limit=700).hits) == 700
     assert some.took_s > 0
 
 

@@ -17,10 +17,10 @@ from engine.store.lessons.ranking import Hit, TextMatch, worth
 from engine.store.lessons.reading import IndexReading
 from engine.store.lessons.words import Term, grams, question_for
 
-NEWEST = 400
+NEWEST = 320
 """Matches of the word index that are looked at, the newest ones."""
 
-SCORED = 80
+SCORED = 64
 """Lessons whose text is read and scored, the worthiest of those."""
 
 FEW = 50_000
@@ -55,7 +55,8 @@ def by_words(
     condition, values = conditions({}, query, table="l.")
     match = TextMatch(asked, inside=False)
     # Intersecting lists costs time for each row and list, so that with more lists fewer rows are looked at first.
-    page = max(NEWEST // question.parts, SCORED)
+    newest, scored = max(NEWEST, limit), max(SCORED, limit)
+    page = max(newest // question.parts, scored)
     looked_at = 0
     hits: dict[int, Hit] = {}
     cursor = reading.connection.cursor()
@@ -63,24 +64,24 @@ def by_words(
         cursor.execute(
             "SELECT l.key, l.times, l.last FROM word CROSS JOIN lesson l ON l.key = word.rowid"
             f" WHERE word MATCH ? AND {condition}{zone(reading, query, 'word')} ORDER BY word.rowid DESC LIMIT ?",
-            (question.expression, *values, NEWEST),
+            (question.expression, *values, newest),
         )
         while True:
             rows = list(islice(cursor, page))
             looked_at += len(rows)
             prior = {key: worth(times, last, now) for key, times, last in rows}
             order = sorted(prior, key=prior.__getitem__, reverse=True)
-            for start in range(0, len(order), SCORED):
-                hits |= _scored(reading, order[start : start + SCORED], match, prior)
-                if question.exact or len(hits) >= SCORED:
+            for start in range(0, len(order), scored):
+                hits |= _scored(reading, order[start : start + scored], match, prior)
+                if question.exact or len(hits) >= scored:
                     break
             ended = len(rows) < page
-            if ended or looked_at >= NEWEST or len(hits) >= limit or time.perf_counter() > deadline:
+            if ended or looked_at >= newest or len(hits) >= limit or time.perf_counter() > deadline:
                 break
     finally:
         cursor.close()
     total = looked_at if question.exact else len(hits)
-    more = not ended or (not question.exact and len(hits) >= SCORED)
+    more = not ended or (not question.exact and len(hits) >= scored)
     return Matches(_best(hits.values(), match, limit), total, more, hits)
 
 

@@ -72,9 +72,9 @@ class TextMatch:
 
     def spans(self, lesson: Lesson) -> tuple[Span, ...]:
         """The parts of the lesson to mark, none of them overlapping, by field and place."""
-        fields = _fields(lesson)
+        texts = _texts(lesson)
         # No word has a newline in it, so that none is found across two fields.
-        joined = "\n".join([text for _, text in fields])
+        joined = "\n".join(texts)
         lowered = joined.lower()
         if len(lowered) != len(joined):  # a few capitals have longer small letters: İ
             lowered = "".join([small if len(small := c.lower()) == 1 else c for c in joined])
@@ -89,17 +89,15 @@ class TextMatch:
                 at = lowered.find(needle, at + 1)
         places.sort()
         found = []
-        end = offset = 0
-        remaining = iter(fields)
-        name, text = next(remaining)
+        end = offset = field = 0
         for start, length in places:
             stop = start - length
             if stop <= end:
                 continue
-            while start > offset + len(text):
-                offset += len(text) + 1
-                name, text = next(remaining)
-            found.append(Span(name, max(start, end) - offset, stop - offset))
+            while start > offset + len(texts[field]):
+                offset += len(texts[field]) + 1
+                field += 1
+            found.append(Span(_name(lesson, field), max(start, end) - offset, stop - offset))
             end = stop
         return tuple(found)
 
@@ -131,17 +129,25 @@ def task_score(
     return about + (0.5 if lesson.resolution else 0.0) + worth(lesson.times_seen, lesson.last_seen, now)
 
 
-def _fields(lesson: Lesson) -> list[tuple[str, str]]:
-    """Name and text of all fields that are searched, in the order of their weights."""
-    fields = [
-        ("failure_msg", lesson.failure_msg),
-        ("pattern", lesson.pattern),
-        ("failure_type", lesson.failure_type),
-        ("resolution", lesson.resolution),
-        ("task_type", lesson.task_type),
-        ("activity_type", lesson.activity_type),
+_NAMES = ("failure_msg", "pattern", "failure_type", "resolution", "task_type", "activity_type")
+
+
+def _texts(lesson: Lesson) -> list[str]:
+    """The texts of all fields that are searched, in the order of their weights."""
+    return [
+        lesson.failure_msg,
+        lesson.pattern,
+        lesson.failure_type,
+        lesson.resolution,
+        lesson.task_type,
+        lesson.activity_type,
+        *lesson.metadata.values(),
     ]
-    return fields + [(f"metadata.{key}", value) for key, value in lesson.metadata.items()]
+
+
+def _name(lesson: Lesson, field: int) -> str:
+    """The name of a field by its place among `_texts`."""
+    return _NAMES[field] if field < len(_NAMES) else f"metadata.{[*lesson.metadata][field - len(_NAMES)]}"
 
 
 def _others(lesson: Lesson) -> tuple[tuple[float, str], ...]:
