@@ -169,10 +169,14 @@ class RunView(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Sums over the run. `pushes` counts what the remote took; `trains` those that landed something."""
+    """Sums over the run. `pushes` counts what the remote took; `trains` those that landed something.
+
+    `landed` counts the tasks that this run has landed; others of the board may have landed before.
+    """
 
     trains: int = 0
     pushes: int = 0
+    landed: int = 0
     model_calls: int = 0
     batch_calls: int = 0
     batched_requests: int = 0
@@ -187,6 +191,11 @@ class Totals(msgspec.Struct, frozen=True):
     retries: int = 0
     lessons_recorded: int = 0
     lessons_used: int = 0
+
+    @property
+    def pushes_saved(self) -> int:
+        """How many pushes more it would have taken to land each task by itself."""
+        return max(0, self.landed - max(1, self.pushes))
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False):

@@ -174,8 +174,9 @@ class ProgressLines:
         trains = count(end.trains, "train")
         if not self._state.run.remote:
             return f"{trains}, nothing pushed: there is no remote"
-        saved = max(0, end.landed - end.pushes)
-        return f"{count(end.pushes, 'push', 'pushes')} in {trains} for {count(end.landed, 'task')}, {saved} saved"
+        totals = self._state.totals
+        tasks = f"{count(totals.landed, 'task')}, {totals.pushes_saved} saved"
+        return f"{count(end.pushes, 'push', 'pushes')} in {trains} for {tasks}"
 
     def _model_line(self, end: ev.RunFinished) -> str:
         line = count(end.model_calls, "call")

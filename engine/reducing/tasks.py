@@ -182,6 +182,7 @@ def _landed(state: Facts, e: ev.TaskLanded) -> None:
         return
     where = f"train {e.train}, {e.commit[:7]}" if e.train else f"landed as {e.commit[:7]}"
     state.landings = (*state.landings, e.at)[-MAX_LANDINGS:]
+    state.add(landed=1)
     state.change(
         e.task,
         state=TaskState.LANDED,

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from engine import events as ev
+from engine.model import BoardStatus, Task
 from engine.state import RunState
 from tests.cli.taskyard import START, sample_events
 from tui.headless import EventPrinter, ProgressLines
@@ -59,6 +60,18 @@ def test_a_resumed_run_goes_on_from_what_is_known() -> None:
     resumed = ev.RunResumed(at=START + 60, host="here", pid=77)
     assert list(lines.of(resumed)) == ["01:00  run    taken up again by process 77"]
     assert "  failed   T3  no change was made (attempt 2 of 2)" in list(lines.of(finished))
+
+
+def test_what_landed_before_the_run_saved_it_nothing() -> None:
+    begun, *rest = sample_events()
+    assert isinstance(begun, ev.RunStarted)
+    before = tuple(Task(f"B{n}", "Old", status=BoardStatus.LANDED) for n in range(30))
+    *_, end = rest
+    assert isinstance(end, ev.RunFinished)
+    end = msgspec.structs.replace(end, total=33, landed=32)
+    lines = told([msgspec.structs.replace(begun, tasks=(*begun.tasks, *before)), *rest[:-1], end])
+    assert "ended: 32 of 33 landed, 1 failed, in 01:12" in lines
+    assert "  git      1 push in 1 train for 2 tasks, 1 saved" in lines
 
 
 def test_a_cycle_that_opens_with_the_compact_state_is_enough() -> None:

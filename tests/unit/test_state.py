@@ -433,6 +433,17 @@ def test_rows_that_have_landed_before_count_as_landed() -> None:
     assert state.snapshot().counts == {TaskState.LANDED: 1, TaskState.WAITING: 1}
 
 
+def test_pushes_are_saved_by_what_this_run_landed_and_not_by_what_had_landed_before() -> None:
+    rows = [Task(f"B-{number}", "scope", status=BoardStatus.LANDED) for number in range(9)]
+    rows += [Task("C-1", "scope"), Task("C-2", "scope"), Task("C-3", "scope")]
+    state = after(started(*rows))
+    assert (state.totals.landed, state.totals.pushes_saved) == (0, 0)
+    state.apply(ev.Pushed(at=103, train=1, ref="main", tip="f" * 40))
+    for name in ("C-1", "C-2", "C-3"):
+        state.apply(ev.TaskLanded(at=104, task=name, commit="c" * 40, train=1))
+    assert (state.totals.landed, state.totals.pushes_saved) == (3, 2)
+
+
 def test_open_batches_are_what_a_restart_must_look_for() -> None:
     made: dict[str, Any] = {"role": Role.JUDGE, "model": "m", "custom_ids": ("x",), "tasks": ("A-1",)}
     creating = ev.BatchCreating(at=101.0, token="t1", **made)

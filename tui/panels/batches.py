@@ -46,14 +46,13 @@ class BatchesPanel(Panel):
 
 def pushes_of(snapshot: Snapshot) -> str:
     """How many pushes the landed tasks took."""
-    landed = len(snapshot.landings)
-    pushes = snapshot.totals.pushes
+    landed, pushes = snapshot.totals.landed, snapshot.totals.pushes
     if not landed:
         return "nothing landed yet"
     if not snapshot.run.remote:
         trains = count(snapshot.totals.trains, "train")
         return f"{trains} for {count(landed, 'task')}, no remote to push to"
-    saved = max(0, landed - pushes)
+    saved = snapshot.totals.pushes_saved
     return f"{count(pushes, 'push', 'pushes')} for {count(landed, 'task')}, {saved} saved"
 
 
