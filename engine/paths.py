@@ -66,6 +66,11 @@ class StatePaths(msgspec.Struct, frozen=True):
         return self.state / "lessons.idx.db"
 
     @property
+    def locks_db(self) -> Path:
+        """The locks among the processes of this host."""
+        return self.state / "locks.db"
+
+    @property
     def archive(self) -> Path:
         """Compressed segments of old events and history."""
         return self.state / "archive"

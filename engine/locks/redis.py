@@ -48,7 +48,8 @@ class RedisLocks:
                 "[locks] url needs the redis package", "pip install 'taskyard[redis]'"
             ) from error
         self._redis: Redis = Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout)
-        self._place = _without_secret(url)
+        self.address = _without_secret(url)
+        """The address of the server, fit to be shown: without the password."""
 
     async def take(self, name: str, party: Party, lease: float, *, queue: bool = True) -> int | None:
         token = await self._run(
@@ -147,11 +148,11 @@ class RedisLocks:
             yield
         except AuthenticationError as error:
             raise LockStoreAwayError(
-                f"{self._place} refuses the password ({error})", "mend [locks] url: redis://:PASSWORD@HOST"
+                f"{self.address} refuses the password ({error})", "mend [locks] url: redis://:PASSWORD@HOST"
             ) from error
         except (RedisError, OSError) as error:
             raise LockStoreAwayError(
-                f"the lock server {self._place} does not answer ({error})",
+                f"the lock server {self.address} does not answer ({error})",
                 "start it, or mend [locks] url; nothing is done without the lock",
             ) from error
 

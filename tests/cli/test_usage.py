@@ -18,7 +18,7 @@ from tui.cli import main
 Repo = Callable[..., SampleRepository]
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
-    *("run", "demo", "init", "watch", "replay", "status", "doctor", "worktrees", "simulate"),
+    *("run", "demo", "init", "watch", "replay", "status", "doctor", "locks", "worktrees", "simulate"),
     *("cache", "lessons", "history"),
 )
 

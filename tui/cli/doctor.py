@@ -24,6 +24,8 @@ MARKS: dict[Level, str] = {"ok": "✓", "warning": "!", "error": "✗"}
 OLDEST_GIT = (2, 38)
 LEAST_FREE = 10**9
 SMALLEST_TERMINAL = (40, 12)
+SLOWEST_LOCKS = 0.25
+MOST_SKEW = 2.0
 
 
 class Finding:
@@ -84,6 +86,8 @@ async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     for finding in _board(place.settings):
         yield finding
     async for finding in _roles(place.settings, environ):
+        yield finding
+    async for finding in _locks(place.settings):
         yield finding
     for finding in _folders(place):
         yield finding
@@ -225,6 +229,32 @@ async def _service(
             )
         else:
             yield Finding("ok", role, model)
+
+
+async def _locks(settings: Settings) -> AsyncIterator[Finding]:
+    if settings.locks.url is None:
+        return
+    from engine.locks.redis import RedisLocks
+
+    try:
+        store = RedisLocks(settings.locks.url)
+        try:
+            health = await store.health()
+        finally:
+            await store.close()
+    except TaskyardError as error:
+        yield _of_error("locks", error)
+        return
+    answers = f"{store.address} (version {health.version}) answers in {health.latency * 1000:.1f} ms"
+    if health.latency > SLOWEST_LOCKS:
+        yield Finding("warning", "locks", answers, "use a server that is nearer, or a longer [locks] lease")
+    else:
+        yield Finding("ok", "locks", answers)
+    skew = f"its clock is {abs(health.skew):.2f} s {'ahead of' if health.skew > 0 else 'behind'} this host's"
+    if abs(health.skew) > MOST_SKEW:
+        yield Finding("warning", "locks", skew, "leases follow its clock; set both by NTP")
+    else:
+        yield Finding("ok", "locks", skew)
 
 
 def _folders(place: Place) -> Iterator[Finding]:
