@@ -20,7 +20,7 @@ from engine.store.lessons.finder import LessonFinder
 from engine.store.lessons.fingerprint import fingerprint, pattern_of
 from engine.store.lessons.follow import follow_file
 from engine.store.lessons.imports import IMPORTED_AT_ONCE, ImportReport, lines_to_import, read_lessons
-from engine.store.lessons.index import LessonIndex, Source, Step, id_for, mark_of, read_lesson
+from engine.store.lessons.index import LessonIndex, Source, Step, id_for, mark_of, read_lesson, read_source
 from engine.store.lessons.keys import without_keys
 from engine.store.lessons.malformed import MalformedLine, malformed_lines
 from engine.store.lessons.record import Lesson, encode_line
@@ -289,19 +289,18 @@ class LessonStore(LessonFinder):
         self._file.append(encode_line(line))
 
         def take_in(connection: Connection) -> Lesson:
+            # While a long build is under way the file has the line, and that is enough.
+            if self._file.size() - read_source(connection).position.offset > _SMALL:
+                return line
             while self._index.step(connection).more:
                 pass
             found = read_lesson(connection, line.id)
             return found[2] if found else line
 
         try:
-            # While a long build is under way, or the index has no disk or lock, the file has the line, and that is
-            # enough.
-            if self._file.size() - self._source().position.offset > _SMALL:
-                return line
             return self._database.submit(take_in).result()
         except StoreError:
-            return line
+            return line  # the index has no disk or lock: the same
 
     def _storable(self, text: str) -> str:
         # A lone surrogate, as in the name of a file that is no UTF-8, has no place in JSON.
