@@ -83,6 +83,8 @@ class ProgressLines:
                 return event.task, f"landed with train {event.train}, {event.commit[:7]}"
             case ev.TaskEnded():
                 return event.task, f"{event.state.value}: {event.reason}"
+            case ev.LessonsGiven():
+                return event.task, f"its plan calls for {count(len(event.lessons), 'lesson')}"
             case ev.LessonRecorded():
                 again = f" (seen {event.times_seen} times)" if event.times_seen > 1 else ""
                 return event.task, f"lesson: {event.text}{again}"
