@@ -111,7 +111,8 @@ async def _remote(repository: Repository, remote: str, notices: list[str]) -> st
 
 
 async def _names_are_free(repository: Repository, remote: str | None, target: str) -> None:
-    if (await repository.run("check-ref-format", f"refs/heads/{target}", check=False)).status != 0:
+    legal = await repository.run("check-ref-format", "--branch", target, check=False)
+    if legal.status != 0 or legal.stdout.strip() != target:
         raise PreflightError(f"{target!r} is no legal branch name", "set [git] target")
     if await repository.commit_of("refs/heads/task") is not None:
         raise PreflightError(

@@ -152,8 +152,18 @@ class Worktrees:
         Raises GitError when the branch is no longer the task's, or a hook refuses.
         """
         run, path = self._repository.run, worktree.path
-        head = await run("symbolic-ref", "--quiet", "HEAD", cwd=path, check=False)
-        if head.stdout.strip() != f"refs/heads/{worktree.branch}":
+        if not path.is_dir():
+            raise GitError("the attempt removed the folder it works in", "leave the folder itself in place")
+        head = await run(
+            "rev-parse", "--absolute-git-dir", "--symbolic-full-name", "HEAD", cwd=path, check=False
+        )
+        git_dir, _, branch = head.stdout.rstrip("\n").partition("\n")
+        if not (git_dir and self._is_ours(Path(git_dir))):
+            raise GitError(
+                "the attempt removed or replaced the .git file of its folder",
+                "leave that file alone: the folder is under version control already",
+            )
+        if branch != f"refs/heads/{worktree.branch}":
             raise GitError("the attempt switched to another branch", f"stay on {worktree.branch}")
         await run("reset", "--soft", worktree.base, cwd=path)
         await run("add", "--all", cwd=path)
@@ -326,8 +336,6 @@ class Worktrees:
     async def _is_whole(self, path: Path) -> bool:
         """Whether a checkout was once finished here, and git still finds the worktree from its folder."""
         found = await self._repository.run("rev-parse", "--absolute-git-dir", cwd=path, check=False)
-        git_dir = Path(found.stdout.strip())
-        return found.status == 0 and git_dir.is_relative_to(self._repository.common_dir) and is_ready(git_dir)
     async def _take_back_all(self) -> tuple[str, ...]:
         """Take back what lies where the worktrees of this repository lay before; other boards' lie beside ours."""
         names = []
@@ -342,9 +350,15 @@ class Worktrees:
         )
         return (f"{words}; all work is kept: {', '.join(names)}",)
 
+        git_dir = Path(found.stdout.strip())
+        return found.status == 0 and self._is_ours(git_dir) and is_ready(git_dir)
+
 
     @contextlib.asynccontextmanager
     async def _registering(self) -> AsyncIterator[None]:
         """Hold the one lock for registrations, against our tasks and against other processes."""
         async with self._lock, registering(self._repository):
             yield
+    def _is_ours(self, git_dir: Path) -> bool:
+        """Whether a git folder is that of a worktree of this repository."""
+        return git_dir.parent == self._repository.common_dir / "worktrees"

@@ -86,6 +86,12 @@ def _complete(settings: Settings, origins: Mapping[_Place, str]) -> Settings:
             origin = origins[("run", "lane_limits")]
             raise SettingsError(f"{origin}: there is no lane {lane}", 'the lanes are "fast" and "economy"')
     if not settings.git.target:
+        given = origins.get(("git", "target"))
+        if given is not None:
+            message = f"{given}: git.target is empty"
+            raise SettingsError(
+                message, "name a branch, or leave it out to land on one named after the board"
+            )
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", settings.run.board.stem).strip("-") or "board"
         settings = replace(settings, git=replace(settings.git, target=f"taskyard/{name}"))
     return settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -162,9 +163,12 @@ async def test_a_branch_in_the_way_of_the_target_is_named(repo: Make, remote: st
         await look(sample.path, remote=remote)
 
 
-async def test_a_target_that_is_no_branch_name_is_refused(repo: Make) -> None:
-    with pytest.raises(PreflightError, match="no legal branch name"):
-        await look(repo().path, target="a..b")
+@pytest.mark.parametrize("target", ["a..b", "-x", "--force", "HEAD", "@{-1}", ""])
+async def test_a_target_that_is_no_branch_name_is_refused(repo: Make, target: str) -> None:
+    sample = repo()
+    sample.git("switch", "--quiet", "--create", "other")
+    with pytest.raises(PreflightError, match=f"{re.escape(repr(target))} is no legal branch name"):
+        await look(sample.path, target=target)
 
 
 async def test_a_dirty_tree_is_told_and_left_alone(repo: Make) -> None:

@@ -102,6 +102,21 @@ async def test_what_an_agent_committed_itself_is_folded_into_the_one_commit(here
     assert here.sample.git("rev-list", "--count", f"{here.base}..{change.commit}") == "1"
 
 
+async def test_an_agent_that_removed_what_it_works_in_is_told_so(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / ".git").unlink()
+    with pytest.raises(GitError, match=r"removed or replaced the \.git file"):
+        await here.worktrees.commit(made, "T1", TRAILERS)
+    subprocess.run(["git", "init", "--quiet", "--initial-branch", "task/T1", str(made.path)], check=True)
+    with pytest.raises(GitError, match=r"removed or replaced the \.git file"):
+        await here.worktrees.commit(made, "T1", TRAILERS)
+    subprocess.run(["rm", "-rf", str(made.path)], check=True)
+    with pytest.raises(GitError, match="removed the folder it works in"):
+        await here.worktrees.commit(made, "T1", TRAILERS)
+    again = await here.worktrees.create("T1", here.base)
+    assert (again.path / "a.txt").exists()
+
+
 async def test_an_agent_that_left_its_branch_gets_no_commit(here: Place) -> None:
     made = await here.worktrees.create("T1", here.base)
     here.sample.git("switch", "--quiet", "-c", "elsewhere", at=made.path)

@@ -219,6 +219,14 @@ def test_a_mistake_on_the_command_line_names_the_setting(tmp_path: Path) -> None
     )
 
 
+def test_an_empty_target_is_none_rather_than_the_default(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"command line: git\.target is empty.*name a branch"):
+        load_settings(tmp_path, overrides={"git.target": ""}, environ={})
+    (tmp_path / "taskyard.toml").write_text('[git]\ntarget = ""\n')
+    with pytest.raises(SettingsError, match=r"taskyard\.toml:2.*git\.target is empty"):
+        load_settings(tmp_path, environ={})
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "taskyard.toml").write_bytes(b"[run]\n# caf\xe9\n")
     with pytest.raises(SettingsError, match=re.escape("is not UTF-8 (byte 11)")):
