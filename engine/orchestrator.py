@@ -178,9 +178,10 @@ class Orchestrator:
         self._tell_left_batches()
 
     def _tell_left_batches(self) -> None:
-        left = self._parts.batcher.in_motion if self._parts.batcher is not None else ()
+        # By the journal: a creation that is still on its way may leave a batch too.
+        left = len(self._bus.state.snapshot().open_batches)
         if left and not self._cancel_batches:
-            which = f"batch {left[0]} goes on" if len(left) == 1 else f"{len(left)} batches go on"
+            which = "a batch goes on" if left == 1 else f"{left} batches go on"
             self._notice("info", f"{which} at the service; the next run picks the answers up")
 
     async def _finish(self) -> ev.RunFinished:
