@@ -159,5 +159,7 @@ def _best(hits: Collection[Hit], match: TextMatch, limit: int) -> list[Hit]:
 def _gram_expression(reading: IndexReading, asked: Sequence[Term]) -> str:
     found = sorted({gram for term in asked for gram in grams(term.text)})[:200]
     found = [gram for gram in found if "\x00" not in gram]
-    rarest = sorted(found, key=lambda gram: frequency(reading, gram))[:3]
+    # Each further list costs more than the texts it saves reading, unless it is short.
+    most = 8 if _lessons_at_most(reading) <= FEW else 3
+    rarest = sorted(found, key=lambda gram: frequency(reading, gram))[:most]
     return " AND ".join('"' + gram.replace('"', '""') + '"' for gram in rarest)
