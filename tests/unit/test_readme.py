@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.board import parse_board
+from engine.llm.simulator import parse_scenario
 from engine.settings import load_settings
 from tests.cli.taskyard import taskyard
 from tests.readme import README, with_keys
@@ -59,3 +60,9 @@ def test_make_targets_that_are_named_exist() -> None:
     named = set(re.findall(r"make ([a-z]+)  ", TEXT))
     assert named
     assert named <= targets
+
+
+def test_the_scenario_can_be_loaded() -> None:
+    scenario = parse_scenario(blocks("toml")[1], "README.md")
+    assert len(scenario.answers) == 3
+    assert scenario.faults[0].kind == "rate_limited"
