@@ -94,6 +94,11 @@ class Lander:
         """The newest landed commit, which new attempts begin from."""
         return self._train.tip
 
+    @property
+    def aboard(self) -> Collection[str]:
+        """The ids of all that are queued or on their way."""
+        return self._waiters.keys()
+
     async def land(self, cargo: Cargo) -> Answer:
         """Queue the cargo and wait for what becomes of it."""
         waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

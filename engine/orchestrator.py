@@ -345,7 +345,8 @@ class Orchestrator:
         state = self._bus.state
         starting = state.count(TaskState.QUEUED) if self._dispatcher.mode == "running" else 0
         if state.count(TaskState.RUNNING) == 0 and starting == 0:
-            return Urgency.NOW
+            # After a resume all that was verified before comes at once, and leaves together.
+            return Urgency.NONE if self._more_come_at_once() else Urgency.NOW
 
         def comes(name: str) -> bool:
             return name in queued or state.view(name).state is TaskState.LANDED
@@ -357,6 +358,21 @@ class Orchestrator:
             if state.view(dependant).state is TaskState.WAITING
         )
         return Urgency.SOON if needed else Urgency.NONE
+
+    def _more_come_at_once(self) -> bool:
+        """Whether verified work is on its way to the queue, or has just landed (and hurries the train then)."""
+        aboard = self._parts.lander.aboard
+        if self._bus.state.count(TaskState.TO_LAND) <= len(aboard):
+            return False
+        coming = {Progress.RUNNING}
+        if self._dispatcher.mode == "running":
+            coming.add(Progress.QUEUED)
+        return any(
+            view.state is TaskState.TO_LAND
+            and view.id not in aboard
+            and self._dispatcher.progress(view.id) in coming
+            for view in self._views()
+        )
 
     # Commands
 
