@@ -248,7 +248,7 @@ async def assemble(
         max_batch=settings.git.max_batch,
         max_age=settings.git.max_age,
         trains_before=max((view.number for view in state.snapshot().trains), default=0),
-        failed=lambda: _failed(bus),
+        failed=lambda: _open(bus, project.reopened) | _failed(bus),
     )
     activities = LocalActivities(
         run=run,
@@ -353,6 +353,16 @@ def _described(settings: Settings, name: str) -> str:
 def _failed(bus: Bus) -> dict[str, BoardStatus]:
     return {
         view.id: BoardStatus.FAILED for view in bus.state.snapshot().tasks if view.state is TaskState.FAILED
+    }
+
+
+def _open(bus: Bus, reopened: Sequence[str]) -> dict[str, BoardStatus]:
+    """Rows that the target's board says have landed, but what they ask for now has not."""
+    views = {name: bus.state.find(name) for name in reopened}
+    return {
+        name: BoardStatus.OPEN
+        for name, view in views.items()
+        if view is None or view.state is not TaskState.LANDED
     }
 
 

@@ -150,6 +150,9 @@ class Orchestrator:
 
     def _take_up_rows(self) -> None:
         """Tell rows that were added or rewritten while the run was interrupted."""
+        for name in self._project.reopened:
+            if self._bus.state.view(name).state is TaskState.LANDED:
+                self._bus.emit(ev.TaskReopened(at=self._now(), task=name))
         known = {view.id: _row(view.task) for view in self._views()}
         changed = tuple(task for task in self._project.tasks if known.get(task.id) != _row(task))
         if changed:

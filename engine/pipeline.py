@@ -118,14 +118,16 @@ async def run_task(
             failures += 1
             await run.fail(plan or Plan(), failure)
             if failures >= max_attempts:
-                raise GivenUpError(_given_up(failures, failure), failure.hint) from failure
+                raise GivenUpError(_given_up(number, failures, failure), failure.hint) from failure
             number, feedback, begun, change = number + 1, failure.feedback, None, None
             continue
         await activities.ready(attempt, change)
         return Ready(task, attempt.number, attempt.branch, change)
 
 
-def _given_up(failures: int, failure: StageFailedError) -> str:
+def _given_up(number: int, failures: int, failure: StageFailedError) -> str:
+    if number > failures:  # Some attempts failed for no fault of the task, or were applied from the cache.
+        return f"{failure.message} (attempt {number}, after {failures} failures)"
     return failure.message if failures == 1 else f"{failure.message} (attempt {failures} of {failures})"
 
 

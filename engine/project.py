@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,7 +27,8 @@ CONNECT_WITHIN = 10.0
 class Project(msgspec.Struct, frozen=True):
     """A project that a run can start from. `board_path` is the board's path in the repository.
 
-    `tasks` are the rows that can run and those that have landed; `refused` says why the others cannot.
+    `tasks` are the rows that can run and those that have landed; `refused` says why the others cannot. `reopened` are
+    the ids of rows that had landed and ask for something else now.
     """
 
     settings: Settings
@@ -38,6 +39,7 @@ class Project(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...]
     refused: tuple[Diagnostic, ...]
     notices: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
 
 
 async def open_project(settings: Settings, environ: Mapping[str, str]) -> Project:
@@ -60,9 +62,33 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     tasks = tuple(task for task in rows.values() if task.id in landed or task.id in runnable)
     if not tasks:
         raise BoardError(_nothing(board, refused), "mend the board, then run again")
-    unmarked = [task.id for task in tasks if task.id in committed.unknown and task.id not in landed]
-    notices = (_UNCOMMITTED.format(len(unmarked), board_path),) if unmarked else ()
-    return Project(settings, repository, found, board, board_path, tasks, refused, notices)
+    notices = _notices(board, board_path, found.target, tasks, committed)
+    return Project(
+        settings, repository, found, board, board_path, tasks, refused, notices, tuple(committed.reopened)
+    )
+
+
+def _notices(
+    board: Board, board_path: str, target: str, tasks: Sequence[Task], committed: _Committed
+) -> tuple[str, ...]:
+    """Say where the checkout's board and the target's tell different things."""
+    notices = []
+    unmarked = [task.id for task in tasks if task.id in committed.unknown and task.id not in committed.landed]
+    if unmarked:
+        notices.append(_UNCOMMITTED.format(len(unmarked), board_path))
+    if committed.reopened:
+        notices.append(_REOPENED.format(", ".join(committed.reopened), target, board_path))
+    if committed.edited:
+        notices.append(_EDITED.format(", ".join(committed.edited), target, board_path))
+    ahead = [
+        task
+        for task in board.tasks
+        if task.status is not BoardStatus.LANDED and task.id in committed.landed - set(committed.edited)
+    ]
+    if ahead:
+        count = "1 task has" if len(ahead) == 1 else f"{len(ahead)} tasks have"
+        notices.append(f"{count} landed on {target} already; merge it to see that on your board")
+    return tuple(notices)
 
 
 _UNCOMMITTED = (
@@ -73,6 +99,13 @@ _NO_CHECK = (
 )
 
 
+_REOPENED = (
+    "{} landed on {} with another scope or verification; {} has it open again, so it is worked on anew"
+)
+_EDITED = (
+    "{} landed on {}; the row was changed since in {}, but not committed and pushed: "
+    "do that to have it worked on anew"
+)
 def _runnable(board: Board, rows: Mapping[str, Task], *, checked: bool) -> tuple[set[str], list[Diagnostic]]:
     """The ids of the tasks that can run, and why others of the board's runnable rows cannot.
 
@@ -108,7 +141,11 @@ def _inside(board: Path, root: Path) -> str:
 
 
 class _Committed(msgspec.Struct, frozen=True):
-    """What the commits say of the board's tasks. `unknown` are those whose rows are only in the checkout."""
+    """What the commits say of the board's tasks. `unknown` are those whose rows are only in the checkout.
+
+    Of those that have landed and ask for something else now, `reopened` are to be done again, while the rows of
+    `edited` are not committed yet.
+    """
 
     landed: frozenset[str]
     unknown: frozenset[str]
@@ -117,11 +154,26 @@ class _Committed(msgspec.Struct, frozen=True):
 async def _committed(repository: Repository, found: Preflight, board_path: str, board: Board) -> _Committed:
     """The tasks that have landed: by this checkout's board, or by that of the target branch, which may be ahead.
 
+    reopened: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
     A row that was never committed cannot be marked there; of its task the ref tells whether it has landed.
     """
     there = await _board_at(repository, found.tip or found.base, board_path, board.path)
-    rows = {task.id: task.status for task in there.tasks} if there is not None else {}
-    landed = {task.id for task in board.tasks if BoardStatus.LANDED in (task.status, rows.get(task.id))}
+    rows = {task.id: task for task in there.tasks} if there is not None else {}
+    marked = {name for name, task in rows.items() if task.status is BoardStatus.LANDED}
+    landed = {task.id for task in board.tasks if task.status is BoardStatus.LANDED or task.id in marked}
+    other = [
+        task
+        for task in board.tasks
+        if task.status is BoardStatus.OPEN and task.id in marked and _asked(task) != _asked(rows[task.id])
+    ]
+    reopened: tuple[str, ...] = ()
+    if other:
+        # Once only an edit in the checkout says so, it would be so again after every run.
+        base = await _board_at(repository, found.base, board_path, board.path)
+        begun = {task.id: _asked(task) for task in base.tasks} if base is not None else {}
+        reopened = tuple(task.id for task in other if begun.get(task.id) == _asked(task))
+        landed.difference_update(reopened)
     unknown = frozenset(task.id for task in board.tasks if task.id not in rows)
     if found.tip and unknown - landed:
         prefix = landed_refs(found.target)
@@ -133,7 +185,13 @@ async def _committed(repository: Repository, found: Preflight, board_path: str, 
             commit = refs.get(f"{prefix}/{slug(name)}")
             if commit is not None and await repository.is_ancestor(commit, found.tip):
                 landed.add(name)
-    return _Committed(frozenset(landed), unknown)
+    edited = tuple(task.id for task in other if task.id not in reopened)
+    return _Committed(frozenset(landed), unknown, reopened, edited)
+
+
+def _asked(task: Task) -> tuple[str, str | None, str]:
+    """What the row asks for."""
+    return task.scope, task.command, task.acceptance
 
 
 async def _board_at(repository: Repository, commit: str, board_path: str, shown: Path) -> Board | None:

@@ -28,3 +28,34 @@ def test_what_a_refused_push_left_leaves_together(repo: Repo) -> None:
     assert said.status == 0, said
     assert made.pushes("taskyard/board") == 1
     assert "1 push in 1 train for 4 tasks, 3 saved" in said.out
+
+
+def test_a_reopened_row_is_done_again_and_its_mark_follows(repo: Repo) -> None:
+    made = project(repo, HEAD + rows("T1", "T2"))
+    assert taskyard("run", "--headless", at=made.path).status == 0
+    made.git("pull", "--quiet", "--no-rebase", "--no-edit", "origin", "taskyard/board")
+    board = HEAD + "| T1 | New | [ ] | | `test -f T1-new.txt` |\n" + rows("T2", state="x")
+    made.commit("Reopen", {"tasks/board.md": board + rows("T3")})
+    said = taskyard("run", "--headless", "--max-attempts", "1", at=made.path)
+    assert said.status == 1, said
+    assert "T1 landed on taskyard/board with another scope or verification" in said.out
+    landed = made.git("show", "taskyard/board:tasks/board.md", at=made.remote)
+    assert landed + "\n" == board.replace("[ ]", "[!]") + rows("T3", state="x")
+    (made.path.parent / "agent.py").write_text(
+        "import pathlib\npathlib.Path('T1-new.txt').write_text('new')\n"
+    )
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 0, said
+    landed = made.git("show", "taskyard/board:tasks/board.md", at=made.remote)
+    assert landed + "\n" == board.replace("[ ]", "[x]") + rows("T3", state="x")
+    assert made.git("show", "taskyard/board:T1-new.txt", at=made.remote) == "new"
+
+
+def test_a_board_that_is_not_committed_is_worked_off_once(repo: Repo) -> None:
+    made = project(repo, HEAD + rows("T1"))
+    made.write({"untracked.md": HEAD + rows("T7", "T8")})
+    assert taskyard("run", "untracked.md", "--headless", at=made.path).status == 0
+    again = taskyard("run", "untracked.md", "--headless", at=made.path)
+    assert again.status == 0, again
+    assert "2 tasks have landed on taskyard/untracked already" in again.out
+    assert made.pushes("taskyard/untracked") == 1

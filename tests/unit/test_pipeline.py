@@ -427,6 +427,12 @@ async def test_failures_of_before_count_and_the_next_attempt_hears_of_them() -> 
     assert memory.told == ["Red 2."]
 
 
+async def test_attempts_that_are_no_failures_are_not_counted_among_them() -> None:
+    memory = Memory({("verify", n): failed() for n in (2, 3)})
+    with pytest.raises(GivenUpError, match=r"attempt 3, after 2 failures"):
+        await run_task(TASK, memory, start=Start(attempt=2), max_attempts=2)
+
+
 async def test_a_task_that_the_train_sent_back_is_done_anew_with_the_trains_words() -> None:
     first = Memory()
     await run_task(TASK, first)

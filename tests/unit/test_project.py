@@ -80,6 +80,35 @@ async def test_the_target_branch_may_be_ahead_of_this_checkout(repo: MakeRepo) -
     ]
 
 
+async def test_a_row_that_landed_and_asks_for_something_else_now_is_open_again(repo: MakeRepo) -> None:
+    rows = ["A | one | [{}] | | `true` |", "B | two | [{}] | | `true` |", "C | three | [{}] | | `true` |"]
+    sample = repo({"tasks/board.md": board(*(row.format(" ") for row in rows))})
+    sample.git("checkout", "--quiet", "-b", "taskyard/board")
+    sample.commit("Land all", {"tasks/board.md": board(*(row.format("x") for row in rows))})
+    sample.git("push", "--quiet", "origin", "taskyard/board")
+    sample.git("checkout", "--quiet", "main")
+    project = await open_project(load(sample), os.environ)
+    assert {task.status for task in project.tasks} == {BoardStatus.LANDED}
+    assert project.notices == (
+        "3 tasks have landed on taskyard/board already; merge it to see that on your board",
+    )
+
+    changed = [rows[0].replace("one", "quite a new task"), rows[1].replace("`true`", "`false`"), rows[2]]
+    sample.commit("Reopen", {"tasks/board.md": board(*(row.format(" ") for row in changed))})
+    project = await open_project(load(sample), os.environ)
+    assert project.reopened == ("A", "B")
+    assert [task.status for task in project.tasks] == [BoardStatus.OPEN, BoardStatus.OPEN, BoardStatus.LANDED]
+    said, ahead = project.notices[-2:]
+    assert said.startswith("A, B landed on taskyard/board with another scope or verification")
+    assert ahead.startswith("1 task has landed on taskyard/board already")
+
+    changed[2] = changed[2].replace("three", "four")
+    sample.write({"tasks/board.md": board(*(row.format(" ") for row in changed))})
+    project = await open_project(load(sample), os.environ)
+    assert project.reopened == ("A", "B")
+    assert project.notices[-1].startswith("C landed on taskyard/board; the row was changed since")
+
+
 async def test_a_board_of_thousands_is_looked_at_in_a_moment(repo: MakeRepo) -> None:
     rows = [f"T{n} | scope {n} | [ ] | | `true` | {f'T{n - 1}' if n % 10 else ''}" for n in range(4_000)]
     sample = repo({"tasks/board.md": board(*rows)})
@@ -126,4 +155,12 @@ async def test_a_row_that_was_never_committed_runs_once_and_that_is_said(repo: M
         "A": BoardStatus.OPEN,
         "B": BoardStatus.LANDED,
     }
-    assert project.notices == ()
+    assert project.notices == (
+        "1 task has landed on taskyard/board already; merge it to see that on your board",
+    )
+
+
+async def test_a_lock_server_that_runs_do_not_use_yet_is_refused_rather_than_ignored(repo: MakeRepo) -> None:
+    sample = repo({"tasks/board.md": board("A | one | [ ] | | `true` |")})
+    with pytest.raises(PreflightError, match=r"cannot share a board.*remove \[locks\] url"):
+        await open_project(load(sample, locks__url="redis://127.0.0.1:1/0"), os.environ)
