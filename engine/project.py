@@ -94,11 +94,6 @@ def _notices(
 _UNCOMMITTED = (
     "{} of the rows of {} are not committed: they run, but the board cannot be marked; commit it first"
 )
-_NO_CHECK = (
-    "{} has no verification command: put one into its Verification cell in backticks, or set [verify] command"
-)
-
-
 _REOPENED = (
     "{} landed on {} with another scope or verification; {} has it open again, so it is worked on anew"
 )
@@ -106,6 +101,11 @@ _EDITED = (
     "{} landed on {}; the row was changed since in {}, but not committed and pushed: "
     "do that to have it worked on anew"
 )
+_NO_CHECK = (
+    "{} has no verification command: put one into its Verification cell in backticks, or set [verify] command"
+)
+
+
 def _runnable(board: Board, rows: Mapping[str, Task], *, checked: bool) -> tuple[set[str], list[Diagnostic]]:
     """The ids of the tasks that can run, and why others of the board's runnable rows cannot.
 
@@ -149,13 +149,13 @@ class _Committed(msgspec.Struct, frozen=True):
 
     landed: frozenset[str]
     unknown: frozenset[str]
+    reopened: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
 
 
 async def _committed(repository: Repository, found: Preflight, board_path: str, board: Board) -> _Committed:
     """The tasks that have landed: by this checkout's board, or by that of the target branch, which may be ahead.
 
-    reopened: tuple[str, ...] = ()
-    edited: tuple[str, ...] = ()
     A row that was never committed cannot be marked there; of its task the ref tells whether it has landed.
     """
     there = await _board_at(repository, found.tip or found.base, board_path, board.path)
