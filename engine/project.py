@@ -44,6 +44,11 @@ class Project(msgspec.Struct, frozen=True):
 
 async def open_project(settings: Settings, environ: Mapping[str, str]) -> Project:
     """Check everything a run needs; raises UsageError with one line that says what to mend."""
+    if settings.locks.url is not None:
+        raise PreflightError(
+            "runs cannot share a board over [locks] url yet: one orchestrator works on a board at a time",
+            "remove [locks] url",
+        )
     repository = await Repository.open(settings.root, environ=environ)
     found = await preflight(
         repository, remote=settings.git.remote, target=settings.git.target, timeout=settings.git.timeout

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from engine.model import TaskState, Usage
+from engine.model import AnswerSource, TaskState, Usage
 from engine.snapshot import CallView, StageSpan, TaskView
 from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, text, wrapped
@@ -189,12 +189,25 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     lines += [BLANK, *_usage_lines(usage, 20 if width >= 60 else 8), BLANK]
     if not view.calls:
         return [*lines, text("no model call yet", "muted")]
+    lines += [*_try_lines(view.calls), BLANK]
     lines.append(
         text(f"{'try':>3}  {'role':<12}{'from':<7}{'in':>7}{'out':>7}{'cost':>9}{'saved':>9}  model", "faint")
     )
     for call in view.calls:
         lines.append(_call_line(call))
     return lines
+
+
+def _try_lines(calls: Sequence[CallView]) -> list[Line]:
+    """What each try cost, of the calls that are listed."""
+    spent: dict[int, float] = {}
+    for call in calls:
+        paid = call.source is not AnswerSource.CACHE and call.usd is not None
+        spent[call.attempt] = spent.get(call.attempt, 0.0) + (call.usd or 0.0 if paid else 0.0)
+    return [
+        ((f"try {attempt:<3}", "muted"), (f"{dollars(usd):>9}", "text"))
+        for attempt, usd in sorted(spent.items())
+    ]
 
 
 def _usage_lines(usage: Usage, cells: int) -> list[Line]:

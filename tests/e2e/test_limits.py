@@ -12,9 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from engine.demo import make_demo
-from engine.events import AnyEvent, AttemptStarted, BudgetReached, RunFinished, RunStarted, decode
+from engine.events import (
+    AnyEvent,
+    AttemptStarted,
+    BudgetReached,
+    CallAnswered,
+    CallFailed,
+    Noticed,
+    RunFinished,
+    RunStarted,
+    decode,
+)
 from engine.llm.simulator import Fault, Scenario, Simulator, load_scenario
 from engine.process import strays
 from tests.cli.taskyard import PROGRAM
@@ -181,3 +192,33 @@ def test_what_no_task_can_mend_stops_the_run_and_gives_nothing_up(
     assert words in done.stderr.decode()
     assert "sk-wrong" not in done.stderr.decode() + done.stdout.decode()
     assert made.pushes("taskyard/board") == 0
+
+
+@pytest.mark.timeout(120)
+def test_a_model_without_a_price_is_refused_under_a_budget_and_counted_without_one(tmp_path: Path) -> None:
+    demo = make_demo(tmp_path, tasks=1, fast=True)
+    scenario = load_scenario(demo.scenario)
+    with Simulator(replace(scenario, models=(*scenario.models, "claude-nobody-1"))) as simulator:
+        service = {
+            "TASKYARD_LLM_BASE_URL": simulator.url,
+            "TASKYARD_ROLES_PLANNER_MODEL": "claude-nobody-1",
+            "ANTHROPIC_API_KEY": "demo",
+        }
+        status, events = run(demo.root, "--budget", "5", **service)
+        refused = events[-1]
+        assert isinstance(refused, RunFinished)
+        assert (status, refused.status, refused.usd) == (3, "budget", 0.0)
+        assert not simulator.stats().answered, "nothing was asked"
+        told = [event.text for event in events if isinstance(event, Noticed)]
+        told += [event.error for event in events if isinstance(event, CallFailed)]
+        assert any("price of claude-nobody-1 is not known" in text for text in told)
+        # The demo's own settings hold a budget; a plain run has none.
+        settings = demo.root / "taskyard.toml"
+        settings.write_text(settings.read_text().replace("[budget]\nusd = 25.0", ""))
+        status, events = run(demo.root, **service)
+        finished = events[-1]
+        assert isinstance(finished, RunFinished)
+        assert (status, finished.landed) == (0, 1)
+        planned = next(event for event in events if isinstance(event, CallAnswered))
+        assert planned.usd is None
+        assert planned.usage.total > 0
