@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -41,6 +42,8 @@ FRAMES = 15.0
 
 INTERRUPTED = 130
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
 
 class DashboardApp(App[int]):
     """Shows one source. The result is the exit status."""
@@ -61,7 +64,9 @@ class DashboardApp(App[int]):
         self.source = source
         self.steering = Steering(self)
         self.dismissed = 0
+        self.crash: BaseException | None = None
         self._told = 0
+        self._question: Screen[bool] | Screen[str] | None = None
         self.frame = self._look()
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
@@ -80,7 +85,7 @@ class DashboardApp(App[int]):
     def on_mount(self) -> None:
         """Take signals over, and start the source once the first frame is on the screen."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._signalled, number)
         self.call_after_refresh(self._begin)
@@ -91,6 +96,11 @@ class DashboardApp(App[int]):
 
     def _signalled(self, number: int) -> None:
         self.exit(128 + number, return_code=128 + number)
+
+    def _fatal_error(self) -> None:
+        # Textual would print pages of source and local values, which may hold what models and files said.
+        self.crash = self.crash or sys.exc_info()[1]
+        self._close_messages_no_wait()
 
     def _look(self) -> Frame:
         source = self.source
@@ -189,12 +199,11 @@ class DashboardApp(App[int]):
         return INTERRUPTED if self.source.mode == "LIVE" else 0
 
     def action_leave(self) -> None:
-        """Quit; in the middle of a live run, after a question."""
+        """Quit; in the middle of a live run after a question, to which a second press says yes."""
         frame = self.frame
-        if self.source.mode != "LIVE" or not frame.moving:
+        asked = self._question is not None and self._question in self.screen_stack
+        if asked or self.source.mode != "LIVE" or not frame.moving:
             self.exit(self.exit_status)
-            return
-        if isinstance(self.screen, ConfirmScreen | PendingBatchesScreen):
             return
 
         def answered(yes: bool | None) -> None:
@@ -210,17 +219,18 @@ class DashboardApp(App[int]):
 
         pending = sum(batch.ended_at is None for batch in frame.snapshot.batches)
         if pending:
-            self.push_screen(PendingBatchesScreen(pending), told)
+            batches = PendingBatchesScreen(pending)
+            self._question = batches
+            self.push_screen(batches, told)
             return
-        self.push_screen(
-            ConfirmScreen(
-                "Quit in the middle of the run?",
-                "What was done is kept: taskyard takes the run up again.",
-                "Quit",
-                "Stay",
-            ),
-            answered,
+        question = ConfirmScreen(
+            "Quit in the middle of the run?",
+            "What was done is kept: taskyard takes the run up again.",
+            "Quit",
+            "Stay",
         )
+        self._question = question
+        self.push_screen(question, answered)
 
     def page(self, what: Path | str) -> None:
         """Show a file, or a text, in $PAGER; the dashboard waits behind it."""
@@ -239,22 +249,50 @@ class DashboardApp(App[int]):
         self.refresh()
 
 
-def show(source: Source) -> int:
-    """Show the source until somebody quits; gives the exit status. The source is stopped, and an error of it told."""
+def show(source: Source, *, logs: Path | None = None) -> int:
+    """Show the source until somebody quits; gives the exit status. The source is stopped, and an error of it told.
+
+    An error of the dashboard itself is told in one line; how it came about goes to a file in `logs`, and with
+    TASKYARD_DEBUG=1 to the terminal.
+    """
     # Exported by some shells and tools, they would hold the size of the terminal fixed.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
     app = DashboardApp(source)
+    crash: BaseException | None = None
     try:
         result = app.run()
         status = result if result is not None else app.return_code or 1
+        crash = app.crash
+    except Exception as raised:
+        crash = raised
     finally:
         # It may take seconds; a second signal must not leave the engine's children behind.
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
         asyncio.run(source.stop())
     error = source.error
     if error is not None:
         name = "" if isinstance(error, TaskyardError) else f"{type(error).__name__}: "
         print(f"taskyard: {name}{error}", file=sys.stderr)  # noqa: T201
+    if crash is not None:
+        status = 1
+        print(f"taskyard: {_tell_crash(crash, logs)}", file=sys.stderr)  # noqa: T201
     return status
+
+
+def _tell_crash(crash: BaseException, logs: Path | None) -> str:
+    """One line about an error of the dashboard itself; the whole of it goes to a file."""
+    if os.environ.get("TASKYARD_DEBUG") == "1":
+        traceback.print_exception(crash)
+    what = f"the dashboard failed ({type(crash).__name__}: {safe_text(str(crash), 200)})"
+    kept = "what was done is kept, and taskyard run --headless needs no dashboard"
+    if logs is None:
+        return f"{what}: {kept}; with TASKYARD_DEBUG=1 it says more"
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        file = logs / "dashboard-crash.log"
+        file.write_text("".join(traceback.format_exception(crash)), "utf-8")
+    except OSError:
+        return f"{what}: {kept}; with TASKYARD_DEBUG=1 it says more"
+    return f"{what}: {kept}; please report {file}"

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from engine import events as ev
 from engine.errors import StoreError
@@ -55,7 +56,10 @@ class Control:
 
 
 class StagedSource:
-    """A live run in a thread. `mode`: still (no events), busy (many), broken (ends with an error after a while)."""
+    """A live run in a thread.
+
+    `mode`: still (no events), busy (many), broken (ends with an error after a while), crash (drawing fails).
+    """
 
     mode: Mode = "LIVE"
     playback = None
@@ -80,6 +84,8 @@ class StagedSource:
             print("stopped", file=sys.stderr)
 
     def latest(self) -> Snapshot:
+        if self._mode == "crash" and self._thread.is_alive():
+            raise RuntimeError("no such \x1b[31mpanel")
         return self._snapshot
 
     def now(self) -> float:
@@ -104,4 +110,5 @@ class StagedSource:
 
 
 if __name__ == "__main__":
-    sys.exit(show(StagedSource(sys.argv[1])))
+    logs = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    sys.exit(show(StagedSource(sys.argv[1]), logs=logs))

@@ -141,7 +141,9 @@ async def test_commands_reach_the_run(keys: list[str], call: tuple[str, object])
         await until(lambda: calls(source) == [call])
 
 
-@pytest.mark.parametrize(("keys", "cancelled"), [(["y"], False), (["c"], True), (["n"], None)])
+@pytest.mark.parametrize(
+    ("keys", "cancelled"), [(["y"], False), (["q"], False), (["c"], True), (["n"], None)]
+)
 async def test_quitting_with_batches_under_way_asks_what_becomes_of_them(
     keys: list[str], cancelled: bool | None
 ) -> None:
@@ -159,6 +161,30 @@ async def test_quitting_with_batches_under_way_asks_what_becomes_of_them(
         else:
             await until(lambda: not app.is_running)
     assert calls(source) == ([("cancel_batches", None)] if cancelled else [])
+
+
+async def test_two_presses_of_ctrl_c_quit_from_another_question_too() -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("x")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("ctrl+c", "ctrl+c")
+        await until(lambda: not app.is_running)
+    assert app.return_value == 130
+    assert calls(source) == []
+
+
+async def test_a_question_that_was_answered_no_is_asked_again() -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("q", "n")
+        await until(lambda: isinstance(app.screen, MainScreen))
+        await pilot.press("q")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        assert app.is_running
 
 
 async def test_tasks_move_to_the_other_lane_by_key_and_by_palette() -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,17 @@ def test_quitting_a_running_run_asks_and_says_it_was_interrupted() -> None:
         assert b"stopped" in terminal.raw
 
 
+@pytest.mark.parametrize("key", ["\x03", "q"])
+def test_a_second_press_quits(key: str) -> None:
+    with stage("busy") as terminal:
+        terminal.until_shows("step 5")
+        terminal.press(key)
+        terminal.until_shows("Quit in the middle of the run?")
+        terminal.press(key)
+        assert terminal.end() == 130
+        assert terminal.restored
+
+
 def test_quitting_a_finished_run_gives_its_status_without_a_question() -> None:
     with stage("finished") as terminal:
         terminal.until_shows("q quits")
@@ -39,7 +51,7 @@ def test_quitting_a_finished_run_gives_its_status_without_a_question() -> None:
         assert terminal.restored
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_gives_the_terminal_back_and_stops_the_source(number: signal.Signals) -> None:
     with stage("busy") as terminal:
         terminal.until_shows("step 5")
@@ -56,6 +68,23 @@ def test_a_broken_engine_ends_the_dashboard_and_is_told_in_words() -> None:
         assert terminal.end(15) == 1
         assert terminal.restored
         assert b"taskyard: the journal cannot be written: disk full: free some space" in terminal.raw
+
+
+def test_an_error_of_the_dashboard_is_one_line_and_the_rest_in_a_file(tmp_path: Path) -> None:
+    with Terminal(["-m", "tests.tui.stage", "crash", str(tmp_path)], width=400) as terminal:
+        assert terminal.end(15) == 1
+    assert terminal.restored
+    after = terminal.raw[terminal.raw.rindex(b"\x1b[?1049l") :].decode()
+    assert "taskyard: the dashboard failed (RuntimeError: no such" in after
+    assert "Traceback" not in after
+    assert "\x1b[31m" not in after
+    assert "in latest" in (tmp_path / "dashboard-crash.log").read_text()
+
+
+def test_an_error_of_the_dashboard_is_told_in_full_to_who_asks() -> None:
+    with Terminal(["-m", "tests.tui.stage", "crash"], env={"TASKYARD_DEBUG": "1"}) as terminal:
+        assert terminal.end(15) == 1
+    assert b"Traceback" in terminal.raw
 
 
 def test_a_closed_terminal_stops_the_source() -> None:

@@ -21,7 +21,7 @@ def show_run(place: Place, environ: Mapping[str, str]) -> int:
     from tui.source import LiveSource, Lookups
 
     engine = EngineThread(place.settings, environ)
-    status = show(LiveSource(engine, lookups=Lookups(_lessons_of(place))))
+    status = show(LiveSource(engine, lookups=Lookups(_lessons_of(place))), logs=place.paths.state / "logs")
     if engine.finished is not None:
         say_all(ProgressLines(engine.latest()).of(engine.finished))
     return status

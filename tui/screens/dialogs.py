@@ -28,6 +28,7 @@ class ConfirmScreen(Guarded, ModalScreen[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", show=False),
         Binding("n,escape", "answer(False)", "No", show=False),
+        Binding("q", "app.leave", "Quit the dashboard", show=False),
         Binding("left,right,tab", "app.focus_next", "Other button", show=False),
     ]
 
@@ -65,6 +66,7 @@ class PendingBatchesScreen(Guarded, ModalScreen[str]):
         Binding("y,l", "answer('leave')", "Quit and leave them", show=False),
         Binding("c", "answer('cancel')", "Quit and cancel them", show=False),
         Binding("n,escape", "answer('')", "Stay", show=False),
+        Binding("q", "app.leave", "Quit and leave them", show=False),
         Binding("left,right,tab", "app.focus_next", "Other button", show=False),
     ]
 
