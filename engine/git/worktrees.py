@@ -301,6 +301,7 @@ class Worktrees:
         a folder with files that git no longer knows is set aside. What is alive is left alone. Ends with `trim`.
         """
         async with self._registering():
+            told = [*await self._take_back_all()]
             known = {each.path for each in await registered(self._repository)}
             for path in known:
                 if path.parent == self.root and not path.exists():
@@ -318,8 +319,21 @@ class Worktrees:
             told.append(f"{words}: {', '.join(gone)}")
         return tuple(told)
 
+    async def _take_back_all(self) -> tuple[str, ...]:
+        """Take back what lies where the worktrees of this repository lay before; other boards' lie beside ours."""
+        names = []
+        for stray in await strays(self._repository, self.root.parent):
+            with contextlib.suppress(GitError):
+                await take_back(self._repository, stray, beyond=stray.found.commit)
+                names.append(stray.name)
+        if not names:
+            return ()
+        words = (
+            f"{count_of(len(names), 'worktree')} of this repository lay elsewhere (was it moved or copied?)"
+        )
+        return (f"{words}; all work is kept: {', '.join(names)}",)
+
     async def trim(self) -> tuple[str, ...]:
-            told = [*await self._take_back_all()]
         """Remove idle worktrees until the limits hold, their work kept; gives the names of their folders."""
         ours = [each for each in await self._tasks() if each.path.exists()]
         return await trim(self._repository, ours, max_count=self._max_count, max_bytes=self._max_bytes)
@@ -336,29 +350,15 @@ class Worktrees:
     async def _is_whole(self, path: Path) -> bool:
         """Whether a checkout was once finished here, and git still finds the worktree from its folder."""
         found = await self._repository.run("rev-parse", "--absolute-git-dir", cwd=path, check=False)
-    async def _take_back_all(self) -> tuple[str, ...]:
-        """Take back what lies where the worktrees of this repository lay before; other boards' lie beside ours."""
-        names = []
-        for stray in await strays(self._repository, self.root.parent):
-            with contextlib.suppress(GitError):
-                await take_back(self._repository, stray, beyond=stray.found.commit)
-                names.append(stray.name)
-        if not names:
-            return ()
-        words = (
-            f"{count_of(len(names), 'worktree')} of this repository lay elsewhere (was it moved or copied?)"
-        )
-        return (f"{words}; all work is kept: {', '.join(names)}",)
-
         git_dir = Path(found.stdout.strip())
         return found.status == 0 and self._is_ours(git_dir) and is_ready(git_dir)
 
+    def _is_ours(self, git_dir: Path) -> bool:
+        """Whether a git folder is that of a worktree of this repository."""
+        return git_dir.parent == self._repository.common_dir / "worktrees"
 
     @contextlib.asynccontextmanager
     async def _registering(self) -> AsyncIterator[None]:
         """Hold the one lock for registrations, against our tasks and against other processes."""
         async with self._lock, registering(self._repository):
             yield
-    def _is_ours(self, git_dir: Path) -> bool:
-        """Whether a git folder is that of a worktree of this repository."""
-        return git_dir.parent == self._repository.common_dir / "worktrees"
