@@ -16,8 +16,6 @@ import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -27,10 +25,12 @@ from engine.model import TaskState
 from engine.store import history_table as table
 from engine.store.database import Connection, Database, DatabaseError
 from engine.store.history_archive import HistoryArchive, HistorySegment, TaskHistory
-from engine.store.history_figures import HistoryStats, MemoryInfo, file_size, read_memory, read_stats
+from engine.store.history_figures import HistoryStats, MemoryInfo, file_size
+from engine.store.history_reader import HistoryReader, PrunePolicy
 
 __all__ = [
     "HistoryPruner",
+    "HistoryReader",
     "HistorySegment",
     "HistoryStats",
     "MemoryInfo",
@@ -46,21 +46,6 @@ RETRY_AFTER = 60.0
 """Seconds after a failed archiving before adding an entry tries it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrunePolicy:
-    """The limits of the live table: bytes of its entries, age in seconds since their end, and their number.
-
-    Pruning starts at the share `start` of any limit and goes on to the share `stop`.
-    """
-
-    archive_dir: Path
-    max_bytes: int = 100 * 10**6
-    max_age: float = 24 * 3600.0
-    max_entries: int = 1000
-    start: float = 0.9
-    stop: float = 0.8
-
-
 class PruneResult(msgspec.Struct, frozen=True):
     """What one pruning did. `bytes` counts the entries as they were in the live table."""
 
@@ -69,7 +54,7 @@ class PruneResult(msgspec.Struct, frozen=True):
     segments: int = 0
 
 
-class HistoryPruner:
+class HistoryPruner(HistoryReader):
     """The history in `state.db`. Every method may be called from any thread; reading ones see what is committed.
 
     `clock` gives seconds since the epoch. Opening it settles what a crash in the middle of a pruning left behind.
@@ -78,11 +63,10 @@ class HistoryPruner:
     def __init__(
         self, database: Database, policy: PrunePolicy, *, clock: Callable[[], float] = time.time
     ) -> None:
-        self.policy = policy
+        super().__init__(database, policy)
         self.archive = HistoryArchive(policy.archive_dir)
         self._database = database
         self._clock = clock
-        self._problem = ""
         self._retry_at = 0.0
         self._pruning = False
         database.submit(self._settle).result()
@@ -128,44 +112,6 @@ class HistoryPruner:
 
         return self._database.submit(end)
 
-    def get(self, id: str) -> TaskHistory | None:
-        """A live entry, or None."""
-        return self._database.read(lambda c: table.find(c, id))
-
-    def recent(self, limit: int = 50) -> tuple[TaskHistory, ...]:
-        """Live entries, started last first."""
-        return self.find(limit=limit)
-
-    def by_status(self, status: TaskState, limit: int = 50) -> tuple[TaskHistory, ...]:
-        """Live entries of a status, started last first."""
-        return self.find(status=status, limit=limit)
-
-    def between(self, start: float, end: float, limit: int = 50) -> tuple[TaskHistory, ...]:
-        """Live entries that started at `start` or later and before `end`, started last first."""
-        return self.find(since=start, until=end, limit=limit)
-
-    def find(
-        self,
-        *,
-        status: TaskState | None = None,
-        run: str | None = None,
-        task: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 50,
-    ) -> tuple[TaskHistory, ...]:
-        """Live entries that match all that is given, started last first."""
-        given = {
-            "status = ?": status,
-            "run = ?": run,
-            "task = ?": task,
-            "started >= ?": since,
-            "started < ?": until,
-        }
-        clauses = {clause: value for clause, value in given.items() if value is not None}
-        where = " AND ".join(clauses) or "true"
-        return self._database.read(lambda c: table.select(c, where, tuple(clauses.values()), limit))
-
     def prune(self) -> PruneResult:
         """Archive what is due now, all of it; blocks. Raises StoreError when the archive cannot be written."""
         entries = size = segments = 0
@@ -181,17 +127,6 @@ class HistoryPruner:
             entries += done.entries
             size += done.bytes
             segments += done.segments
-
-    def stats(self) -> HistoryStats:
-        """The figures of the table and the archive."""
-        policy = self.policy
-        return self._database.read_consistent(
-            lambda c: read_stats(c, policy.max_entries, policy.max_bytes, policy.max_age, self._problem)
-        )
-
-    def memory_info(self) -> MemoryInfo:
-        """What the history takes now, in bytes."""
-        return self._database.read_consistent(lambda c: read_memory(c, self._database.path))
 
     # Pruning
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from engine.paths import StatePaths
 from engine.store.cache import CacheKey, ResultCache
 from engine.store.history import HistoryPruner, PrunePolicy, TaskHistory
 from engine.store.state_db import open_state
+from tests.cli.taskyard import taskyard
 from tests.sample_repository import SampleRepository
 from tui.cli import main
 
@@ -206,3 +208,21 @@ def test_history_archive(root: Path, run: Run) -> None:
     assert [e["task"] for e in json.loads(run("history", "archive", "search", "TIME-OUT", "--json"))] == [
         "T0"
     ]
+
+
+def test_history_is_read_where_nothing_may_be_written(root: Path) -> None:
+    paths = paths_of(root)
+    paths.state.mkdir(parents=True)
+    database = open_state(paths.state_db)
+    entry = TaskHistory(id="r1/T1/1", run="r1", task="T1", status=TaskState.LANDED, started=time.time())
+    HistoryPruner(database, PrunePolicy(paths.archive)).add(entry).result()
+    database.close()
+    subprocess.run(["chmod", "-R", "a-w", str(root)], check=True)
+    try:
+        listed = taskyard("history", "list", at=root, plain_user=True)
+        counted = taskyard("history", "stats", at=root, plain_user=True)
+    finally:
+        subprocess.run(["chmod", "-R", "u+w", str(root)], check=True)
+    assert (listed.status, listed.err) == (0, "")
+    assert "T1" in listed.out
+    assert counted.out.startswith("entries   1 of 1,000\n")

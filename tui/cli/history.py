@@ -16,7 +16,7 @@ from tui.cli.options import AsJson, Limit
 from tui.cli.place import find_place
 
 if TYPE_CHECKING:
-    from engine.store.history import HistoryPruner, TaskHistory
+    from engine.store.history import HistoryReader, TaskHistory
     from engine.store.history_archive import HistoryArchive
 
 app = typer.Typer(help="Past executions of tasks, live and archived.")
@@ -138,10 +138,10 @@ def archive_search(
 
 
 @contextmanager
-def _opened() -> Iterator[HistoryPruner | None]:
-    """The history of this place, or None where nothing was run yet: looking must not make one."""
-    from engine.store.history import HistoryPruner, PrunePolicy
-    from engine.store.state_db import open_state
+def _opened() -> Iterator[HistoryReader | None]:
+    """The history of this place, for reading only, or None where nothing was run yet: looking must not make one."""
+    from engine.store.database import ReadOnlyDatabase
+    from engine.store.history import HistoryReader, PrunePolicy
 
     place = find_place()
     if not place.paths.state_db.exists():
@@ -149,9 +149,9 @@ def _opened() -> Iterator[HistoryPruner | None]:
         return
     limits = place.settings.history
     policy = PrunePolicy(place.paths.archive, limits.max_bytes, limits.max_age, limits.max_entries)
-    database = open_state(place.paths.state_db)
+    database = ReadOnlyDatabase(place.paths.state_db)
     try:
-        yield HistoryPruner(database, policy)
+        yield HistoryReader(database, policy)
     finally:
         database.close()
 
