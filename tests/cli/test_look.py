@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -66,6 +67,30 @@ def test_status_says_that_a_run_died(repo: Repo) -> None:
     words = f"died: process {gone.pid} on {gone.host} is gone; take it up with: taskyard run"
     assert said.out.splitlines()[0] == f"run r1 of tasks/board.md, 00:20: {words}"
     assert json.loads(taskyard("status", "--json", at=root).out)["alive"] is False
+
+
+def test_nothing_runs_in_a_run_that_has_stopped(repo: Repo) -> None:
+    root = repo().path
+    stopped = [*sample_events()[:-2], msgspec.structs.replace(sample_events()[-1], status="interrupted")]
+    record(root, stopped)
+    lines = taskyard("status", at=root).out.splitlines()
+    assert lines[0] == "run r1 of tasks/board.md, 01:12: interrupted"
+    assert lines[1] == "3 tasks: 1 interrupted, 2 landed"
+    assert lines[-1].split()[:2] == ["T3", "interrupted"]
+
+
+def test_a_directory_that_was_removed_is_told_in_one_line(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", *PROGRAM, "status"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "taskyard: the current directory is gone: change to one that is there\n"
 
 
 def test_status_of_a_run_that_has_said_nothing_yet(repo: Repo) -> None:

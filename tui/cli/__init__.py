@@ -76,6 +76,11 @@ def _run(args: list[str]) -> int:
     except TaskyardError as error:
         complain(str(error))
         return error.exit_status
+    except FileNotFoundError:
+        if _stands_somewhere():
+            raise
+        complain("the current directory is gone: change to one that is there")
+        return 2
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except SystemExit as exit_:
@@ -84,6 +89,14 @@ def _run(args: list[str]) -> int:
             return int(exit_.code or 0)
         raise BrokenPipeError from None
     return status if isinstance(status, int) else 0
+
+
+def _stands_somewhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 _COMPLETING = "_TASKYARD_COMPLETE"

@@ -16,6 +16,7 @@ from tui.cli.place import find_place, open_journal
 
 if TYPE_CHECKING:
     from engine.events import Event
+    from engine.model import TaskState
     from engine.snapshot import Snapshot, TaskView
     from engine.store.journal import JournalReader
     from engine.store.run_log import RunRow
@@ -201,12 +202,11 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     else:
         gone = f"process {row.owner.pid} on {row.owner.host} is gone"
         state, until = f"died: {gone}; take it up with: taskyard run", snapshot.at or row.started
+    at_work = alive and run.finished is None
     say(f"run {row.run} of {row.board}, {duration(until - row.started)}: {state}")
     if not snapshot.tasks:
         return
-    counts = [
-        f"{snapshot.count(each)} {each.value.replace('_', ' ')}" for each in TaskState if snapshot.count(each)
-    ]
+    counts = [f"{snapshot.count(each)} {_word(each, at_work)}" for each in TaskState if snapshot.count(each)]
     say(f"{count(len(snapshot.tasks), 'task')}: {', '.join(counts)}")
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None else ""
     pushes = f"; {count(totals.pushes, 'push', 'pushes')}" if run.remote else ""
@@ -215,20 +215,27 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
         f"{count(totals.batch_calls, 'batch call')}, {totals.cache_hits} from the cache{pushes}"
     )
     say()
-    rows = [_status_row(view, until) for view in snapshot.tasks]
+    rows = [_status_row(view, until, at_work) for view in snapshot.tasks]
     say_table(("ID", "State", "Try", "Elapsed", "Cost", "Last"), rows, right=frozenset({2, 3, 4}))
 
 
-def _status_row(view: TaskView, now: float) -> tuple[str, ...]:
+def _word(state: TaskState, at_work: bool) -> str:
+    """What to call a state: nothing runs once the run has stopped."""
+    from engine.model import TaskState
+
+    return "interrupted" if state is TaskState.RUNNING and not at_work else state.value.replace("_", " ")
+
+
+def _status_row(view: TaskView, now: float, at_work: bool) -> tuple[str, ...]:
     from engine.model import TaskState
     from tui.plain import duration, money
 
-    if view.state is TaskState.RUNNING and view.stage is not None:
+    if at_work and view.state is TaskState.RUNNING and view.stage is not None:
         state = view.stage.value
     elif view.sent_back and not view.state.ended:
         state = "sent back"
     else:
-        state = view.state.value.replace("_", " ")
+        state = _word(view.state, at_work)
     last = view.problem or view.last
     if view.state is TaskState.WAITING and view.task.after:
         last = f"after {', '.join(view.task.after)}"
