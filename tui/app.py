@@ -46,7 +46,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class DashboardApp(App[int]):
-    """Shows one source. The result is the exit status."""
+    """Shows one source. The result is the exit status. `kept`: whether an interrupted run can be taken up again."""
 
     CSS_PATH = "dashboard.tcss"
     TITLE = "taskyard"
@@ -59,8 +59,9 @@ class DashboardApp(App[int]):
         Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
     ]
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, kept: bool = True) -> None:
         super().__init__()
+        self._kept = kept
         self.source = source
         self.steering = Steering(self)
         self.dismissed = 0
@@ -225,7 +226,9 @@ class DashboardApp(App[int]):
             return
         question = ConfirmScreen(
             "Quit in the middle of the run?",
-            "What was done is kept: taskyard takes the run up again.",
+            "What was done is kept: taskyard takes the run up again."
+            if self._kept
+            else "This project is temporary, and goes with all that was done in it.",
             "Quit",
             "Stay",
         )
@@ -249,7 +252,7 @@ class DashboardApp(App[int]):
         self.refresh()
 
 
-def show(source: Source, *, logs: Path | None = None) -> int:
+def show(source: Source, *, logs: Path | None = None, kept: bool = True) -> int:
     """Show the source until somebody quits; gives the exit status. The source is stopped, and an error of it told.
 
     An error of the dashboard itself is told in one line; how it came about goes to a file in `logs`, and with
@@ -258,7 +261,7 @@ def show(source: Source, *, logs: Path | None = None) -> int:
     # Exported by some shells and tools, they would hold the size of the terminal fixed.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
-    app = DashboardApp(source)
+    app = DashboardApp(source, kept=kept)
     crash: BaseException | None = None
     try:
         result = app.run()
@@ -277,22 +280,22 @@ def show(source: Source, *, logs: Path | None = None) -> int:
         print(f"taskyard: {name}{error}", file=sys.stderr)  # noqa: T201
     if crash is not None:
         status = 1
-        print(f"taskyard: {_tell_crash(crash, logs)}", file=sys.stderr)  # noqa: T201
+        print(f"taskyard: {_tell_crash(crash, logs, kept)}", file=sys.stderr)  # noqa: T201
     return status
 
 
-def _tell_crash(crash: BaseException, logs: Path | None) -> str:
+def _tell_crash(crash: BaseException, logs: Path | None, kept: bool) -> str:
     """One line about an error of the dashboard itself; the whole of it goes to a file."""
     if os.environ.get("TASKYARD_DEBUG") == "1":
         traceback.print_exception(crash)
     what = f"the dashboard failed ({type(crash).__name__}: {safe_text(str(crash), 200)})"
-    kept = "what was done is kept, and taskyard run --headless needs no dashboard"
+    then = "what was done is kept, and " * kept + "--headless needs no dashboard"
     if logs is None:
-        return f"{what}: {kept}; with TASKYARD_DEBUG=1 it says more"
+        return f"{what}: {then}; with TASKYARD_DEBUG=1 it says more"
     try:
         logs.mkdir(parents=True, exist_ok=True)
         file = logs / "dashboard-crash.log"
         file.write_text("".join(traceback.format_exception(crash)), "utf-8")
     except OSError:
-        return f"{what}: {kept}; with TASKYARD_DEBUG=1 it says more"
-    return f"{what}: {kept}; please report {file}"
+        return f"{what}: {then}; with TASKYARD_DEBUG=1 it says more"
+    return f"{what}: {then}; please report {file}"

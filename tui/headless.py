@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
 from engine import events as ev
@@ -23,13 +23,18 @@ from tui.plain import count, duration, money, one_line, tokens_by_class
 
 _MIN_WIDTH = 5  # the longest of run, board, batch, train and push
 _MAX_WIDTH = 14
+_MOST_ROWS = 5
 
 
 class ProgressLines:
-    """Turns the events of one run into lines. `start` is what is known of the run already."""
+    """Turns the events of one run into lines. `start` is what is known of the run already.
 
-    def __init__(self, start: Snapshot | None = None) -> None:
+    `kept` says whether an interrupted run can be taken up again; that of a demo in a temporary folder cannot.
+    """
+
+    def __init__(self, start: Snapshot | None = None, *, kept: bool = True) -> None:
         self._state = RunState(start)
+        self._kept = kept
         self._width = _MIN_WIDTH
         self._widen()
 
@@ -148,7 +153,7 @@ class ProgressLines:
             "landed": "all landed",
             "failed": "ended",
             "budget": "stopped at the budget",
-            "interrupted": "interrupted; the same command goes on from here",
+            "interrupted": "interrupted" + ("; the same command goes on from here" if self._kept else ""),
         }[end.status]
         parts = [f"{end.landed} of {end.total} landed"]
         parts += [
@@ -171,6 +176,18 @@ class ProgressLines:
                 view.state is TaskState.CANCELLED and end.status != "interrupted"
             ):
                 yield f"  {view.state.value:<9}{one_line(view.id)}  {one_line(view.problem)}".rstrip()
+
+        for text in self._rows_not_run():
+            yield f"  not run  {one_line(text)}"
+
+    def _rows_not_run(self) -> Sequence[str]:
+        """What was told of rows of the board that cannot run: they are in no count, and yet not all is done."""
+        snapshot = self._state.snapshot()
+        about = f"{snapshot.run.board}, line "
+        texts = [n.text for n in snapshot.notices if n.level == "error" and n.text.startswith(about)]
+        rows = list(dict.fromkeys(texts))
+        more = [f"{len(rows) - _MOST_ROWS} more rows; see: taskyard doctor"] if len(rows) > _MOST_ROWS else []
+        return [*rows[:_MOST_ROWS], *more]
 
     def _git_line(self, end: ev.RunFinished) -> str:
         trains = count(end.trains, "train")

@@ -68,6 +68,24 @@ def test_a_demo_that_was_killed_goes_on_with_the_same_command(tmp_path: Path) ->
     assert "all landed: 8 of 8 landed" in again.out
     assert f"kept in {folder}" in again.out
 
+    other = taskyard("demo", "--headless", "--tasks", "3", "--keep", str(folder), at=tmp_path)
+    assert (other.status, other.err) == (
+        2,
+        f"taskyard: the demo in {folder} has 8 tasks, not 3: leave --tasks out, or name a new folder\n",
+    )
+
+
+def test_an_interrupted_demo_that_is_not_kept_does_not_promise_to_go_on(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [*PROGRAM, "demo", "--headless"], cwd=tmp_path, stdout=subprocess.PIPE, env=ENVIRON, text=True
+    )
+    assert running.stdout is not None
+    running.stdout.readline()
+    running.send_signal(signal.SIGINT)
+    rest, _ = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert re.search(r"^interrupted: \d+ of 14 landed", rest, re.MULTILINE), rest
+
 
 def test_an_ended_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     running = subprocess.Popen(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tui.cli.place import Place
 
 
-def show_run(place: Place, environ: Mapping[str, str]) -> int:
+def show_run(place: Place, environ: Mapping[str, str], *, kept: bool = True) -> int:
     """Run the board in a worker thread and show it; gives the exit status. What came of it stays on the terminal."""
     from engine.thread import EngineThread
     from tui.app import show
@@ -21,9 +21,13 @@ def show_run(place: Place, environ: Mapping[str, str]) -> int:
     from tui.source import LiveSource, Lookups
 
     engine = EngineThread(place.settings, environ)
-    status = show(LiveSource(engine, lookups=Lookups(_lessons_of(place))), logs=place.paths.state / "logs")
+    status = show(
+        LiveSource(engine, lookups=Lookups(_lessons_of(place))),
+        logs=place.paths.state / "logs" if kept else None,
+        kept=kept,
+    )
     if engine.finished is not None:
-        say_all(ProgressLines(engine.latest()).of(engine.finished))
+        say_all(ProgressLines(engine.latest(), kept=kept).of(engine.finished))
     return status
 
 

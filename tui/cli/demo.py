@@ -31,7 +31,10 @@ def demo(
         Path | None,
         typer.Option("--keep", metavar="DIR", help="Make the project there and keep it, to look around."),
     ] = None,
-    tasks: Annotated[int, typer.Option("--tasks", min=1, metavar="N", help="Put N tasks on the board.")] = 14,
+    tasks: Annotated[
+        int | None,
+        typer.Option("--tasks", min=1, metavar="N", help="Put N tasks on the board, instead of 14."),
+    ] = None,
     max_concurrency: Concurrency = None,
     cache_dir: CacheDir = None,
 ) -> int:
@@ -39,11 +42,12 @@ def demo(
 
     The model is simulated: it needs no key and costs nothing, and nothing of yours is touched.
     """
-    from engine.demo import find_demo, make_demo
+    from engine.demo import CART_TASKS, find_demo, make_demo
     from engine.llm.simulator import Simulator, load_scenario
 
     with _folder(keep) as folder:
-        project = find_demo(folder) or make_demo(folder, tasks=tasks, fast=fast)
+        project = find_demo(folder) or make_demo(folder, tasks=tasks or CART_TASKS, fast=fast)
+        _require_tasks(project.board, tasks, folder)
         script = load_scenario(project.scenario)
         environ = _environment()
         pace = (FAST_PACE if fast else 1.0) / script.pace
@@ -55,10 +59,23 @@ def demo(
                 "run.cache_dir": None if cache_dir is None else str(cache_dir.absolute()),
             }
             place = find_place(overrides, start=project.root, environ=environ)
-            status = run_place(place, headless=headless, as_json=as_json, environ=environ)
+            status = run_place(
+                place, headless=headless, as_json=as_json, environ=environ, kept=keep is not None
+            )
         if keep is not None and not as_json:
             _tell_what_is_left(place, project.remote, folder)
     return status
+
+
+def _require_tasks(board: Path, wanted: int | None, folder: Path) -> None:
+    """Refuse to go on with a kept demo of another size: its board is made once."""
+    from engine.board import read_board
+
+    found = len(read_board(board).tasks)
+    if wanted is not None and wanted != found:
+        raise UsageError(
+            f"the demo in {folder} has {found} tasks, not {wanted}", "leave --tasks out, or name a new folder"
+        )
 
 
 def _environment() -> dict[str, str]:

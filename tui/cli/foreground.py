@@ -21,7 +21,9 @@ PATIENCE = 2.0
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def run_and_print(settings: Settings, *, as_json: bool, environ: Mapping[str, str]) -> int:
+async def run_and_print(
+    settings: Settings, *, as_json: bool, environ: Mapping[str, str], kept: bool = True
+) -> int:
     """Run the board, print its events on standard output, and give the exit status.
 
     The first SIGINT, SIGTERM or SIGHUP stops the run cleanly, the second at once; so does a reader that goes away.
@@ -32,7 +34,7 @@ async def run_and_print(settings: Settings, *, as_json: bool, environ: Mapping[s
         try:
             orchestrator = await Orchestrator.open(settings, bus=bus, environ=environ)
             interruption.stop_with(orchestrator.stop)
-            lines = None if as_json else ProgressLines(bus.state.snapshot())
+            lines = None if as_json else ProgressLines(bus.state.snapshot(), kept=kept)
             printer = EventPrinter(sys.stdout, lines, on_closed=interruption.stop_from_thread)
             bus.subscribe(printer.print)
             try:

@@ -59,25 +59,30 @@ def run(
     return run_place(place, headless=headless, as_json=as_json, environ=os.environ)
 
 
-def run_place(place: Place, *, headless: bool, as_json: bool, environ: Mapping[str, str]) -> int:
-    """Run the board of a place; gives the exit status. Without a terminal progress is plain, and that is said."""
+def run_place(
+    place: Place, *, headless: bool, as_json: bool, environ: Mapping[str, str], kept: bool = True
+) -> int:
+    """Run the board of a place; gives the exit status. Without a terminal progress is plain, and that is said.
+
+    `kept`: whether the place is there afterwards, so that an interrupted run can be taken up.
+    """
     require_writable(place)
     if not (headless or as_json or on_terminal()):
         complain("no terminal for the dashboard, so progress is printed as plain lines")
         headless = True
     if headless or as_json:
-        return run_headless(place.settings, as_json=as_json, environ=environ)
+        return run_headless(place.settings, as_json=as_json, environ=environ, kept=kept)
     from engine.board import read_board
     from tui.cli.dashboard import show_run
 
     read_board(place.settings.run.board)  # the commonest mistake is told before the screen changes
-    return show_run(place, environ)
+    return show_run(place, environ, kept=kept)
 
 
-def run_headless(settings: Settings, *, as_json: bool, environ: Mapping[str, str]) -> int:
+def run_headless(settings: Settings, *, as_json: bool, environ: Mapping[str, str], kept: bool = True) -> int:
     """Run the board and print its events, as lines or as JSON; gives the exit status."""
     import asyncio
 
     from tui.cli.foreground import run_and_print
 
-    return asyncio.run(run_and_print(settings, as_json=as_json, environ=environ))
+    return asyncio.run(run_and_print(settings, as_json=as_json, environ=environ, kept=kept))
