@@ -19,8 +19,10 @@ from engine.calls import ModelCalls
 from engine.dispatch import Slot
 from engine.errors import GitError, StageFailedError
 from engine.events import Event
+from engine.git.guarding import ConfigGuard, stashed
 from engine.git.names import branch_of, slug
 from engine.git.repository import Repository
+from engine.git.words import count_of
 from engine.git.worktrees import Worktree, Worktrees
 from engine.llm.budget import Budget
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress
@@ -111,6 +113,7 @@ class LocalActivities:
         self._environ = environ
         self._landing = landing
         self._new_id = new_id
+        self._guard = ConfigGuard(repository)
         self._open: dict[str, Worktree] = {}
         self._progressed: dict[str, float] = {}
         self._slots: dict[str, Slot] = {}
@@ -373,14 +376,32 @@ class LocalActivities:
                 "put one into its Verification cell in backticks, or set [verify] command",
                 failure_type="no_check",
             )
-        return await verify(
-            command,
-            Path(attempt.worktree),
-            env=child_environment(self._environ, self._run),
-            timeout=self._settings.verify.timeout,
-            log=self._log(attempt, stage),
-            progress=lambda line: self._progress(attempt, line),
-        )
+        async with self._guarded(attempt.task.id):
+            return await verify(
+                command,
+                Path(attempt.worktree),
+                env=child_environment(self._environ, self._run),
+                timeout=self._settings.verify.timeout,
+                log=self._log(attempt, stage),
+                progress=lambda line: self._progress(attempt, line),
+            )
+
+    @asynccontextmanager
+    async def _guarded(self, task_id: str) -> AsyncIterator[None]:
+        """Put back what the work inside changes in the repository's config, and tell it."""
+        await self._guard.note()
+        try:
+            yield
+        finally:
+            changed = await self._guard.restore()
+            if changed:
+                self._warn(
+                    task_id,
+                    f".git/config was changed while {task_id} was worked on, and is put back: {', '.join(changed)}",
+                )
+
+    def _warn(self, task_id: str, text: str) -> None:
+        self.emit(ev.Noticed(at=self.now(), level="warning", text=text, task=task_id))
 
     def _command(self, task: Task) -> str | None:
         return task.command or self._settings.verify.command or None
@@ -533,16 +554,23 @@ class LocalActivities:
     ) -> AgentReport:
         settings = role_settings(self._settings.roles, role)
         await self._worktree(attempt)
-        said = await run_agent(
-            settings.command,
-            self._requests.agent_prompt(role, attempt, plan, command, diff),
-            cwd=Path(attempt.worktree),
-            env=child_environment(self._environ, self._run, settings.env),
-            log=self._log(attempt, stage),
-            timeout=settings.timeout,
-            idle_timeout=settings.idle_timeout,
-            progress=lambda line: self._progress(attempt, line),
-        )
+        stashes = await stashed(self._repository, attempt.task.id)
+        async with self._guarded(attempt.task.id):
+            said = await run_agent(
+                settings.command,
+                self._requests.agent_prompt(role, attempt, plan, command, diff),
+                cwd=Path(attempt.worktree),
+                env=child_environment(self._environ, self._run, settings.env),
+                log=self._log(attempt, stage),
+                timeout=settings.timeout,
+                idle_timeout=settings.idle_timeout,
+                progress=lambda line: self._progress(attempt, line),
+            )
+        left = await stashed(self._repository, attempt.task.id) - stashes
+        if left > 0:
+            self._warn(
+                attempt.task.id, f"the agent left {count_of(left, 'stash')} among yours: see git stash list"
+            )
         if said.usage.total or said.usd is not None:
             self._budget.book(attempt.task.id, said.usd or 0.0)
             await self.commit(

@@ -59,3 +59,23 @@ def test_a_board_that_is_not_committed_is_worked_off_once(repo: Repo) -> None:
     assert again.status == 0, again
     assert "2 tasks have landed on taskyard/untracked already" in again.out
     assert made.pushes("taskyard/untracked") == 1
+
+
+def test_an_agent_that_configures_git_does_so_for_nobody_else(repo: Repo) -> None:
+    agent = """
+import pathlib, subprocess
+def git(*args): subprocess.run(["git", *args], check=True)
+git("config", "user.name", "bot")
+pathlib.Path("T1.txt").write_text("draft")
+git("add", "T1.txt")
+git("stash", "--quiet")
+pathlib.Path("T1.txt").write_text("done")
+"""
+    made = project(repo, HEAD + rows("T1"), agent)
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 0, said
+    assert ".git/config was changed while T1 was worked on, and is put back: user.name" in said.out
+    assert "the agent left 1 stash among yours: see git stash list" in said.out
+    assert made.git("config", "user.name") == "Test Person"
+    authors = made.git("log", "--format=%an", "taskyard/board", at=made.remote).splitlines()
+    assert set(authors) == {"Test Person"}
