@@ -46,7 +46,7 @@ from engine.store.database import Database
 from engine.store.history import HistoryPruner, PrunePolicy
 from engine.store.journal import Journal
 from engine.store.lessons import LessonStore, secrets_of
-from engine.store.state_db import open_state
+from engine.store.state_db import open_state, state_watch
 from engine.templates import PromptLibrary, TemplateEngine
 
 BEAT_EVERY = 1.0
@@ -285,6 +285,7 @@ async def assemble(
         history=history.figures,
         limiters=lambda: client.limiters.figures if client is not None else (),
         queues=queues,
+        state_lost=state_watch(paths.state_db),
     )
     return Parts(
         run=run,

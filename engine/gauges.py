@@ -20,7 +20,10 @@ _T = TypeVar("_T")
 
 
 class Gauges:
-    """Reads every gauge on `measure`. A reader is called on the engine's loop and must be quick."""
+    """Reads every gauge on `measure`. A reader is called on the engine's loop and must be quick.
+
+    `state_lost` gives the words for a state folder that was removed under the run, empty while it is there.
+    """
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Gauges:
         history: Callable[[], HistoryFigures],
         limiters: Callable[[], tuple[LimiterFigures, ...]],
         queues: Callable[[], tuple[QueueFigures, ...]],
+        state_lost: Callable[[], str],
     ) -> None:
         self._bus = bus
         self._results = results
@@ -40,6 +44,8 @@ class Gauges:
         self._history = history
         self._limiters = limiters
         self._queues = queues
+        self._state_lost = state_lost
+        self._told_lost = False
         self._last = ev.Measured(at=0.0)
 
     def measure(self) -> None:
@@ -53,6 +59,10 @@ class Gauges:
             limiters=self._limiters(),
             queues=self._queues(),
         )
+        lost = self._state_lost()
+        if lost and not self._told_lost:
+            self._told_lost = True
+            self._bus.emit(ev.Noticed(at=self._bus.clock(), level="error", text=lost))
         last, self._last = self._last, now
         if now == last:
             return

@@ -5,6 +5,7 @@ They share a file so that one fsync commits both, and so that a row and the note
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from engine.store.database import Database, Schema, open_database
@@ -77,3 +78,29 @@ STATE_SCHEMA = Schema((_FIRST,))
 def open_state(path: Path) -> Database:
     """Open `state.db` for the process that runs the engine; every commit survives a power cut. Raises DatabaseError."""
     return open_database(path, schema=STATE_SCHEMA, synchronous="FULL")
+
+
+def state_watch(path: Path) -> Callable[[], str]:
+    """Give what tells, in words, that the file at `path` now is no longer there or another; empty while it is the same.
+
+    SQLite goes on writing into a file that was removed, without an error, so nothing else would notice.
+    """
+    born = _identity(path)
+
+    def lost() -> str:
+        if _identity(path) == born:
+            return ""
+        return (
+            f"{path.parent} was removed while the run is going on: its journal and costs are lost at the end, and "
+            "another run could start beside it; stop this one and start again (what has landed is safe)"
+        )
+
+    return lost
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino

@@ -26,6 +26,7 @@ class Dials:
     history = HistoryFigures()
     limiters: tuple[LimiterFigures, ...] = ()
     queues = (QueueFigures("git"),)
+    state_lost = ""
 
 
 def gauges_of(bus: Bus, dials: Dials) -> Gauges:
@@ -37,6 +38,7 @@ def gauges_of(bus: Bus, dials: Dials) -> Gauges:
         history=lambda: dials.history,
         limiters=lambda: dials.limiters,
         queues=lambda: dials.queues,
+        state_lost=lambda: dials.state_lost,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -155,3 +156,18 @@ def test_a_command_that_cannot_be_done_is_a_notice_and_prints_nothing(
     until(lambda: any(isinstance(event, Noticed) and "cannot be done" in event.text for event in heard))
     assert running.stop(5)
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_state_folder_that_is_removed_under_the_run_is_told_once(
+    engine: MakeEngine, repo: Callable[..., SampleRepository]
+) -> None:
+    root = repo({"tasks/board.md": BOARD}).path
+    run = engine(SLEEPS, folder=root)
+    run.start()
+    until(lambda: run.latest().count(TaskState.RUNNING) == 2)
+    shutil.rmtree(root / ".git" / "taskyard")
+    until(lambda: any("was removed while the run" in notice.text for notice in run.latest().notices))
+    assert run.stop(10)
+    told = [notice for notice in run.latest().notices if "was removed while the run" in notice.text]
+    assert [notice.level for notice in told] == ["error"]
+    assert str(root / ".git" / "taskyard") in told[0].text
