@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -487,6 +488,11 @@ class LocalActivities:
             await self.landed(view, view.change)
         else:
             await self._worktrees.release(view.id, landed_in=self._landing.tip())
+
+    async def give_back(self, task_id: str) -> None:
+        """After the run: the worktree of a failed task goes where it holds nothing."""
+        with contextlib.suppress(GitError):
+            await self._worktrees.give_back(task_id, landed_in=self._landing.tip())
 
     async def _remember(self, view: TaskView, change: Change) -> None:
         patch = await self._worktrees.patch(change.base, change.commit)

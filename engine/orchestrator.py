@@ -191,6 +191,9 @@ class Orchestrator:
         halted = self._failure is not None
         if not (halted or self._stopping.is_set()):
             await self._parts.lander.mark(self._failed_rows())
+            for view in self._views():
+                if view.state is TaskState.FAILED and view.attempt:
+                    await self._parts.activities.give_back(view.id)
         snapshot = self._bus.state.snapshot()
         counts, totals = snapshot.counts, snapshot.totals
         total = len(snapshot.tasks)

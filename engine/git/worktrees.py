@@ -233,6 +233,24 @@ class Worktrees:
         await run("update-ref", "--stdin", input="".join(lines).encode(), check=False)
         return True
 
+    async def give_back(self, task_id: str, *, landed_in: str) -> bool:
+        """Remove the worktree and branch of a task that failed, where they hold nothing; gives whether they went.
+
+        What earlier attempts made stays kept.
+        """
+        run, path, branch = self._repository.run, self.path_of(task_id), f"refs/heads/{branch_of(task_id)}"
+        tip = await self._repository.commit_of(branch)
+        if tip is None or not await self._repository.is_ancestor(tip, landed_in):
+            return False
+        if path.exists():
+            status = await run("status", "--porcelain", "-z", *self._but_the_board(), cwd=path, check=False)
+            head = await self._repository.commit_of_head(path)
+            if status.status != 0 or status.stdout or head != tip:
+                return False
+        await self._remove(path)
+        lines = f"delete {OURS}/{slug(task_id)}\ndelete {branch} {tip}\n"
+        return (await run("update-ref", "--stdin", input=lines.encode(), check=False)).status == 0
+
     async def put_away(self, worktree: Worktree) -> bool:
         """Remove the folder of a committed attempt; its branch stays, and `create` makes the folder again.
 
@@ -245,9 +263,19 @@ class Worktrees:
 
     async def _is_edited(self, path: Path) -> bool:
         status = await self._repository.run(
-            "status", "--porcelain", "-z", "--untracked-files=no", cwd=path, check=False
+            "status",
+            "--porcelain",
+            "-z",
+            "--untracked-files=no",
+            *self._but_the_board(),
+            cwd=path,
+            check=False,
         )
         return bool(status.stdout)
+
+    def _but_the_board(self) -> tuple[str, ...]:
+        """The arguments for all files but the board, which no attempt changes."""
+        return "--", ":/", f":(top,exclude,literal){self._board}"
 
     async def _remove(self, path: Path) -> None:
         async with self._registering():

@@ -79,3 +79,10 @@ pathlib.Path("T1.txt").write_text("done")
     assert made.git("config", "user.name") == "Test Person"
     authors = made.git("log", "--format=%an", "taskyard/board", at=made.remote).splitlines()
     assert set(authors) == {"Test Person"}
+
+
+def test_a_failed_task_that_made_nothing_leaves_no_worktree(repo: Repo) -> None:
+    made = project(repo, HEAD + rows("T1"), "", "[run]\nmax_attempts = 2\n")
+    assert taskyard("run", "--headless", at=made.path).status == 1
+    assert taskyard("worktrees", at=made.path).out == "there are no worktrees\n"
+    assert made.git("branch", "--list", "task/*") == ""

@@ -294,6 +294,33 @@ async def test_only_landed_work_is_released(here: Place) -> None:
     assert not made.path.exists()
 
 
+async def test_a_failed_task_without_work_gives_its_place_back(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "new.txt").write_text("untracked\n")
+    assert not await here.worktrees.give_back("T1", landed_in=here.base)
+    (made.path / "a.txt").write_text("work\n")
+    change = await here.worktrees.commit(made, "T1", TRAILERS)
+    assert change is not None
+    assert not await here.worktrees.give_back("T1", landed_in=here.base)
+    again = await here.worktrees.create("T1", here.base)
+    (again.path / BOARD).write_text("I say that I am done\n")
+    assert await here.worktrees.give_back("T1", landed_in=here.base)
+    assert here.registered() == []
+    assert here.refs("refs/heads/task") == []
+    assert here.refs(KEPT) == [f"{KEPT}/T1/{change.commit[:12]}"]
+    assert (await here.worktrees.create("T1", here.base)).path == made.path
+
+
+async def test_a_board_that_an_attempt_wrote_to_keeps_no_landed_worktree(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("work\n")
+    change = await here.worktrees.commit(made, "T1", TRAILERS)
+    assert change is not None
+    (made.path / BOARD).write_text("I say that I am done\n")
+    assert await here.worktrees.release("T1", landed_in=change.commit)
+    assert here.registered() == []
+
+
 async def test_unlanded_work_whose_folder_is_gone_keeps_its_branch(here: Place) -> None:
     made = await here.worktrees.create("T1", here.base)
     (made.path / "a.txt").write_text("work\n")
