@@ -16,7 +16,7 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -28,6 +28,7 @@ from engine.snapshot import TaskView
 from tui.commands import DashboardCommands
 from tui.format import safe_text
 from tui.frame import Frame
+from tui.notify import Notifier
 from tui.screens.base import FrameScreen
 from tui.screens.dialogs import ConfirmScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen
@@ -36,6 +37,9 @@ from tui.screens.task import TaskScreen
 from tui.source import Source
 from tui.steering import Steering
 from tui.theme import DARK, DEFAULT_VARIABLES, LIGHT, theme_for
+
+if TYPE_CHECKING:
+    from engine.settings import NotifySettings
 
 FRAMES = 15.0
 """Looks at the source a second; each costs a comparison when nothing changed."""
@@ -46,7 +50,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class DashboardApp(App[int]):
-    """Shows one source. The result is the exit status. `kept`: whether an interrupted run can be taken up again."""
+    """Shows one source. The result is the exit status. `kept`: whether an interrupted run can be taken up again.
+
+    With `notify`, who looks elsewhere is told that the run ended or that a task was given up.
+    """
 
     CSS_PATH = "dashboard.tcss"
     TITLE = "taskyard"
@@ -59,9 +66,12 @@ class DashboardApp(App[int]):
         Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
     ]
 
-    def __init__(self, source: Source, *, kept: bool = True) -> None:
+    def __init__(self, source: Source, *, kept: bool = True, notify: NotifySettings | None = None) -> None:
         super().__init__()
         self._kept = kept
+        self._notifier: Notifier | None = None
+        if notify is not None:
+            self._notifier = Notifier(notify, os.environ, write=self._ring, complain=self._not_notified)
         self.source = source
         self.steering = Steering(self)
         self.dismissed = 0
@@ -110,12 +120,16 @@ class DashboardApp(App[int]):
     def _tick(self) -> None:
         error = self.source.error
         if error is not None:
+            if self._notifier is not None:
+                self._notifier.tell(f"stopped: {error}")
             self.exit(error.exit_status if isinstance(error, TaskyardError) else 1, return_code=1)
             return
         old, new = self.frame, self._look()
         if not self._differs(old, new):
             return
         self.frame = new
+        if self._notifier is not None:
+            self._notifier.look(new.snapshot)
         self._point_at_errors(new)
         self.show_frame()
 
@@ -142,6 +156,13 @@ class DashboardApp(App[int]):
             more = f", and {len(new) - 1} more" if len(new) > 1 else ""
             about = f"{new[-1].task}: " if new[-1].task else ""
             self.tell(f"{about}{safe_text(new[-1].text, 160)}{more}; n lists all", "error")
+
+    def _ring(self, codes: str) -> None:
+        if self._driver is not None:
+            self._driver.write(codes)
+
+    def _not_notified(self, problem: str) -> None:
+        self.call_later(self.tell, problem, "warning")
 
     def tell(
         self, message: str, severity: Literal["information", "warning", "error"] = "information"
@@ -252,7 +273,9 @@ class DashboardApp(App[int]):
         self.refresh()
 
 
-def show(source: Source, *, logs: Path | None = None, kept: bool = True) -> int:
+def show(
+    source: Source, *, logs: Path | None = None, kept: bool = True, notify: NotifySettings | None = None
+) -> int:
     """Show the source until somebody quits; gives the exit status. The source is stopped, and an error of it told.
 
     An error of the dashboard itself is told in one line; how it came about goes to a file in `logs`, and with
@@ -261,7 +284,7 @@ def show(source: Source, *, logs: Path | None = None, kept: bool = True) -> int:
     # Exported by some shells and tools, they would hold the size of the terminal fixed.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
-    app = DashboardApp(source, kept=kept)
+    app = DashboardApp(source, kept=kept, notify=notify)
     crash: BaseException | None = None
     try:
         result = app.run()

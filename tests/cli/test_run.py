@@ -179,6 +179,15 @@ def test_a_whole_run_as_lines(repo: Repo) -> None:
     assert landed + "\n" == BOARD.replace("[ ]", "[x]")
 
 
+def test_a_command_of_the_user_hears_of_the_end(repo: Repo, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = json.dumps(["sh", "-c", f'echo "$1" > {told}', "sh"])
+    made = project(repo, more=f"[notify]\ncommand = {command}\n")
+    said = taskyard("run", "--headless", at=made.path)
+    assert (said.status, said.err) == (0, "")
+    assert told.read_text() == "all landed: 3 of 3 landed\n"
+
+
 def test_a_whole_run_as_json_ends_with_its_figures(repo: Repo) -> None:
     made = project(repo)
     said = taskyard("run", "--json", "--target", "main", "-j", "2", at=made.path)

@@ -21,11 +21,9 @@ def show_run(place: Place, environ: Mapping[str, str], *, kept: bool = True) -> 
     from tui.source import LiveSource, Lookups
 
     engine = EngineThread(place.settings, environ)
-    status = show(
-        LiveSource(engine, lookups=Lookups(_lessons_of(place))),
-        logs=place.paths.state / "logs" if kept else None,
-        kept=kept,
-    )
+    source = LiveSource(engine, lookups=Lookups(_lessons_of(place)))
+    logs = place.paths.state / "logs" if kept else None
+    status = show(source, logs=logs, kept=kept, notify=place.settings.notify)
     if engine.finished is not None:
         say_all(ProgressLines(engine.latest(), kept=kept).of(engine.finished))
     return status

@@ -12,8 +12,11 @@ from typing import Self
 from engine.bus import Bus
 from engine.errors import StoreError
 from engine.orchestrator import Orchestrator
+from engine.process import child_environment
 from engine.settings import Settings
+from tui.cli.console import complain
 from tui.headless import EventPrinter, ProgressLines
+from tui.notify import ending, run_command
 
 PATIENCE = 2.0
 """Seconds for a reader that has stopped reading, once the run is to end."""
@@ -53,7 +56,14 @@ async def run_and_print(
         raise StoreError(
             f"standard output cannot be written ({printer.problem})", "the run was stopped; start it again"
         )
-    return interruption.exit_status if finished.status == "interrupted" else finished.exit_status
+    if finished.status == "interrupted":
+        return interruption.exit_status
+    if settings.notify.command:
+        child = child_environment(environ, "")
+        problem = await asyncio.to_thread(run_command, settings.notify.command, ending(finished), child)
+        if problem:
+            complain(problem)
+    return finished.exit_status
 
 
 class _Interruption:

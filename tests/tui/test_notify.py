@@ -1,0 +1,86 @@
+"""Who looks elsewhere is told once that the run ended, or that a task was given up."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine import events as ev
+from engine.model import TaskState
+from engine.settings import NotifySettings
+from engine.state import RunState
+from tests.tui import moments, sample_run
+from tests.tui.test_keys import until
+from tui.app import DashboardApp
+from tui.notify import Notifier, run_command
+
+AT = sample_run.BEGIN + 90
+
+
+def test_each_thing_is_told_once_and_what_was_there_before_is_no_news() -> None:
+    told: list[str] = []
+    notifier = Notifier(NotifySettings(), {}, write=told.append)
+    state = RunState()
+    notifier.look(state.snapshot())
+    state.apply_all(sample_run.events_until(90))
+    state.apply(ev.TaskEnded(at=AT, task="T2.11", state=TaskState.FAILED, reason="old"))
+    notifier.look(state.snapshot())
+    assert told == []
+    state.apply(ev.TaskEnded(at=AT + 1, task="T2.14", state=TaskState.FAILED, reason="a \x1b[31m\x07 test"))
+    notifier.look(state.snapshot())
+    notifier.look(state.snapshot())
+    assert len(told) == 1
+    assert told[0].startswith("\x1b]9;Taskyard: T2.14 failed: a ")
+    assert told[0].count("\x1b") == 2
+    assert told[0].count("\a") == 1
+    state.apply(sample_run.finished(AT))
+    notifier.look(state.snapshot())
+    notifier.look(state.snapshot())
+    assert len(told) == 2
+    assert "run ended: " in told[1]
+
+
+def test_the_bell_can_be_switched_off() -> None:
+    told: list[str] = []
+    Notifier(NotifySettings(bell=False), {}, write=told.append).tell("it ended")
+    assert told == []
+
+
+def test_a_command_gets_the_words_as_one_argument(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; open(sys.argv[1], 'w').write(sys.argv[2] + os.environ.get('ANTHROPIC_API_KEY', '-'))"
+    )
+    file = tmp_path / "told"
+    Notifier(NotifySettings(command=(sys.executable, "-c", script, str(file))), {"ANTHROPIC_API_KEY": "sk-1"})
+    assert run_command((sys.executable, "-c", script, str(file)), "T1; rm -rf $HOME", {}) == ""
+    assert file.read_text() == "T1; rm -rf $HOME-"
+    assert run_command(("/nowhere/at-all",), "x", {}) == (
+        "[notify] command cannot be run (No such file or directory): /nowhere/at-all"
+    )
+    assert run_command((sys.executable, "-c", "raise SystemExit(3)"), "x", {}).endswith("status 3")
+
+
+async def test_the_dashboard_runs_the_command_without_secrets_and_says_when_it_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
+    script = (
+        "import os, sys; open(sys.argv[1], 'w').write(sys.argv[2] + os.environ.get('ANTHROPIC_API_KEY', '-'))"
+    )
+    file = tmp_path / "told"
+    good = NotifySettings(command=(sys.executable, "-c", script, str(file)))
+    for settings, works in ((good, True), (NotifySettings(command=("/nowhere/at-all",)), False)):
+        source = moments.running()
+        app = DashboardApp(source, notify=settings)
+        async with app.run_test(size=(120, 40), notifications=True) as pilot:
+            await pilot.pause()
+            await until(lambda: app.frame.snapshot.run.started is not None)  # noqa: B023
+            source.play(sample_run.finished(source.now()))
+            if works:
+                await until(lambda: file.exists() and file.read_text() != "")
+                assert file.read_text().startswith("run ended: ")
+                assert file.read_text().endswith("-")
+            else:
+                await until(lambda: any("/nowhere" in n.message for n in app._notifications))  # noqa: B023
