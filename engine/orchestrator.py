@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from engine import events as ev
 from engine.assembly import Parts, assemble, cargo, started
+from engine.board.watch import BoardWatch
 from engine.bus import Bus
 from engine.dispatch import Dispatcher, Progress, Slot
 from engine.errors import BudgetReachedError, GitError, HaltedError, StoreError, TaskyardError
@@ -33,6 +34,7 @@ from engine.snapshot import TaskView
 RunStatus = Literal["landed", "failed", "budget", "interrupted"]
 STOP_WITHIN = 4.0
 MAX_RETURNS = 5
+LOOK_EVERY = 1.0
 
 
 class NotLandedError(TaskyardError):
@@ -56,6 +58,7 @@ class Orchestrator:
             lane_limits={Lane(name): limit for name, limit in limits.lane_limits.items()},
             on_queued=self._queued,
         )
+        self._board = BoardWatch(project.board)
         self._dependants: dict[str, list[str]] = {}
         self._stopping = asyncio.Event()
         self._wake = asyncio.Event()
@@ -87,7 +90,9 @@ class Orchestrator:
 
     async def run(self) -> ev.RunFinished:
         """Work until all has landed or nothing more can; gives the last event. Raises what broke the engine."""
-        background = [asyncio.ensure_future(work) for work in self._parts.background()]
+        background = [
+            asyncio.ensure_future(work) for work in (*self._parts.background(), self._watch_board())
+        ]
         try:
             await self._begin()
             while True:
@@ -158,6 +163,27 @@ class Orchestrator:
         if changed:
             self._bus.emit(ev.TasksAdded(at=self._now(), tasks=changed))
 
+    async def _watch_board(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            await self._look_at_board()
+
+    async def _look_at_board(self) -> None:
+        """Heed a row that was marked as landed before its task began; say of other edits when they will count."""
+        edit = await asyncio.to_thread(self._board.look)
+        if edit is None:
+            return
+        path = self._project.board_path
+        if edit.problem:
+            self._notice("warning", f"{edit.problem}; the run goes on with the rows it began with")
+        if edit.rows:
+            self._notice("info", f"{path} was edited ({edit}): the next run takes that in")
+        for view in self._chosen(edit.marked):
+            if view.state in (TaskState.WAITING, TaskState.QUEUED):
+                marked = replace(view.task, status=BoardStatus.LANDED)
+                self._bus.emit(ev.TasksAdded(at=self._now(), tasks=(marked,)))
+                self._notice("info", f"{path} says that {view.id} has landed: it is left out", view.id)
+
     async def _settled(self) -> None:
         """Wait until nothing runs and nothing more can, or somebody stops the run."""
         waiting = asyncio.ensure_future(self._dispatcher.wait())
@@ -189,6 +215,7 @@ class Orchestrator:
 
     async def _finish(self) -> ev.RunFinished:
         halted = self._failure is not None
+        await self._look_at_board()
         if not (halted or self._stopping.is_set()):
             await self._parts.lander.mark(self._failed_rows())
             for view in self._views():
@@ -240,6 +267,8 @@ class Orchestrator:
 
     async def _work(self, task: Task, slot: Slot) -> None:
         """Bring one task from where it stands to the target; the dispatcher counts it done when it has landed."""
+        if self._bus.state.view(task.id).state is TaskState.LANDED:
+            return  # Says the board, since the task was queued.
         self._parts.activities.lend(task.id, slot)
         try:
             ready = self._waiting_to_land(task.id) or await self._run_task(task)
