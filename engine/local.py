@@ -283,7 +283,9 @@ class LocalActivities:
         command = self._command(attempt.task)
         if self._settings.roles.implementer.kind == "command":
             said = await self._run_agent(Role.IMPLEMENTER, Stage.IMPLEMENT, attempt, plan, command)
-            return await self._commit(attempt, said.summary, said.complaint)
+            # Whatever an agent says first is no title; nor does it say where this machine keeps its worktrees.
+            words = said.summary.replace(f"{attempt.worktree}/", "").replace(attempt.worktree, "the worktree")
+            return await self._commit(attempt, f"{_first_line(attempt.task.scope)}\n\n{words}", said.complaint)
         workspace = self._workspace(attempt)
         if self._requests.lane(attempt) is Lane.ECONOMY:
             files = await read_sources(self._repository, attempt.base, plan.files)

@@ -28,7 +28,8 @@ class Project(msgspec.Struct, frozen=True):
     """A project that a run can start from. `board_path` is the board's path in the repository.
 
     `tasks` are the rows that can run and those that have landed; `refused` says why the others cannot. `reopened` are
-    the ids of rows that had landed and ask for something else now.
+    the ids of rows that had landed and ask for something else now, `unmarked` of tasks that have landed while their
+    rows were not committed.
     """
 
     settings: Settings
@@ -40,6 +41,7 @@ class Project(msgspec.Struct, frozen=True):
     refused: tuple[Diagnostic, ...]
     notices: tuple[str, ...] = ()
     reopened: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
 
 
 async def open_project(settings: Settings, environ: Mapping[str, str]) -> Project:
@@ -69,7 +71,16 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
         raise BoardError(_nothing(board, refused), "mend the board, then run again")
     notices = _notices(board, board_path, found.target, tasks, committed)
     return Project(
-        settings, repository, found, board, board_path, tasks, refused, notices, tuple(committed.reopened)
+        settings,
+        repository,
+        found,
+        board,
+        board_path,
+        tasks,
+        refused,
+        notices,
+        committed.reopened,
+        tuple(sorted(committed.unknown & landed)),
     )
 
 
@@ -179,7 +190,9 @@ async def _committed(repository: Repository, found: Preflight, board_path: str, 
         begun = {task.id: _asked(task) for task in base.tasks} if base is not None else {}
         reopened = tuple(task.id for task in other if begun.get(task.id) == _asked(task))
         landed.difference_update(reopened)
-    unknown = frozenset(task.id for task in board.tasks if task.id not in rows)
+    base = await _board_at(repository, found.base, board_path, board.path)
+    committed = rows.keys() | {task.id for task in base.tasks} if base is not None else rows.keys()
+    unknown = frozenset(task.id for task in board.tasks if task.id not in committed)
     if found.tip and unknown - landed:
         prefix = landed_refs(found.target)
         listing = await repository.run("for-each-ref", "--format=%(objectname) %(refname)", f"{prefix}/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.errors import GitError
 from engine.git.cargo import Cargo, Checked, OnStep, Returned, Verify
 from engine.git.checkout import check_out
 from engine.git.coupling import Chain
@@ -25,6 +26,7 @@ class Inspector:
         self._verify = verify
         self._check = check
         self._verdicts: dict[tuple[str, str], Checked] = {}
+        self._ground_is_green = False
         self.verifications = 0
 
     async def known_green(self, commit: str, command: str) -> None:
@@ -42,6 +44,7 @@ class Inspector:
         tell("verify", _names(chain.cargo))
         red = await self._verified(chain)
         if red.passed:
+            self._ground_is_green = True
             return None
         again = await self._verified(chain, anew=True)
         if again.passed:
@@ -52,7 +55,25 @@ class Inspector:
             tell("bisect", f"the first {first} of {count}")
             return not (await self._verified(chain.first(first))).passed
 
-        return await first_bad(count, is_red), again
+        bad = await first_bad(count, is_red)
+        if bad == 0 and self._check and not self._ground_is_green:
+            await self._require_green_ground(chain)
+        return bad, again
+
+    async def _require_green_ground(self, chain: Chain) -> None:
+        """Raise GitError when the check is red before any member is merged: then none of them is to blame.
+
+        Asked once a run, before the first is blamed: what has landed since was green.
+        """
+        await self._stand_at(chain.onto)
+        self.verifications += 1
+        verdict = await self._verify(self._tree, (self._check,))
+        self._ground_is_green = verdict.passed
+        if not verdict.passed:
+            raise GitError(
+                f"`{self._check}` is red before any of this work is merged ({verdict.reason})",
+                "mend [verify] command, or what it finds, and run again: the commits are kept",
+            )
 
     async def _verified(self, chain: Chain, *, anew: bool = False) -> Checked:
         """Run what is not known of this tree yet, up to the first failure; `anew` runs again what is known to fail."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import PushRejectedError
+from engine.errors import GitError, PushRejectedError
 from engine.git.search import first_bad
 from engine.model import BoardStatus
 from tests.git.test_worktrees import state
@@ -149,7 +149,11 @@ async def test_a_batch_of_one_that_is_red_is_its_own_fault(yard: Open) -> None:
     result = await here.land(await here.cargo("T1", {"broken": "x\n"}))
     assert landed(result) == []
     assert result.returned[0].reason == "breaks the check on the newest tip: exit status 1"
-    assert len(here.runs) == 2  # The second is against flaky checks.
+    # The second is against flaky checks, the third asks once a run whether the target is green by itself.
+    assert len(here.runs) == 3
+    again = await here.land(await here.cargo("T2", {"broken": "another\n"}))
+    assert landed(again) == []
+    assert len(here.runs) == 3 + 2
     assert not result.pushed
     assert here.refs("refs/heads/taskyard") == []
 
@@ -521,3 +525,17 @@ async def test_rows_that_were_added_beside_our_own_marks_do_not_diverge(yard: Op
     result = await here.land(await here.cargo("T9", {"b": "x\n"}))
     assert landed(result) == ["T9"]
     assert here.at_remote("tasks/board.md").count("[x]") == 2
+
+
+async def test_a_check_that_is_red_without_any_of_the_work_blames_nobody(yard: Open) -> None:
+    here = await yard()
+    here.base = here.sample.commit("Break the check", {"broken": "x\n"})
+    here.train = here.new_train()
+    await here.train.start()
+    cargo = [await here.cargo("T1", {"a": "x\n"}), await here.cargo("T2", {"b": "x\n"})]
+    with pytest.raises(
+        GitError, match=r"`\./check` is red before any of this work is merged.*commits are kept"
+    ):
+        await here.land(*cargo)
+    assert len(here.refs("refs/taskyard/queue")) == 2
+    assert not here.sample.pushes(TARGET)
