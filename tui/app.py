@@ -59,10 +59,12 @@ class DashboardApp(App[int]):
     TITLE = "taskyard"
     COMMANDS: ClassVar[set[type[Provider]]] = {DashboardCommands}  # type: ignore[assignment]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark", "help", "help", tooltip="These keys"),
+        Binding("question_mark", "help", "help", tooltip="Every key and what it does"),
         Binding("n", "notices", "Notices: all that a person was told", show=False),
         Binding("t", "theme", "Light or dark", show=False),
-        Binding("q", "leave", "quit"),
+        Binding(
+            "q", "leave", "quit", tooltip="Quit, in a live run after a question; a second press quits at once"
+        ),
         Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
     ]
 
@@ -258,7 +260,14 @@ class DashboardApp(App[int]):
 
     def page(self, what: Path | str) -> None:
         """Show a file, or a text, in $PAGER; the dashboard waits behind it."""
-        command = shlex.split(os.environ.get("PAGER") or "less -R")
+        self._hand_over(what, shlex.split(os.environ.get("PAGER") or "less -R"), "PAGER")
+
+    def edit(self, what: Path | str) -> None:
+        """Open a file, or a copy of a text, in $VISUAL or $EDITOR; the dashboard waits behind it."""
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        self._hand_over(what, shlex.split(editor), "EDITOR")
+
+    def _hand_over(self, what: Path | str, command: list[str], variable: str) -> None:
         with tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="taskyard-") as file:
             path = str(what)
             if isinstance(what, str):
@@ -269,7 +278,7 @@ class DashboardApp(App[int]):
                 with self.suspend():
                     subprocess.run([*command, path], check=False)
             except FileNotFoundError:
-                self.tell(f"{command[0]} is not installed: set PAGER", "warning")
+                self.tell(f"{command[0]} is not installed: set {variable}", "warning")
         self.refresh()
 
 

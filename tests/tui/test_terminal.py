@@ -114,6 +114,42 @@ def test_a_terminal_that_is_too_small_says_so_and_recovers() -> None:
         terminal.until_shows("1 Dispatch")
 
 
+def test_a_section_opens_in_the_editor_and_the_dashboard_comes_back(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    editor = tmp_path / "editor"
+    editor.write_text(f'#!/bin/sh\ncp "$1" {copy}\n')
+    editor.chmod(0o755)
+    with Terminal(["-m", "tests.tui.stage", "still"], env={"VISUAL": "", "EDITOR": str(editor)}) as terminal:
+        terminal.until_shows("T2.06")
+        terminal.press("\r")
+        terminal.until_shows("1 Timeline")
+        terminal.press("2E")
+        terminal.until(lambda _: copy.exists() and copy.read_text() != "")
+        terminal.press("\x1b")
+        terminal.until_shows("1 Dispatch")
+
+
+def test_a_storm_of_sizes_and_a_paste_of_a_megabyte_leave_it_answering() -> None:
+    with stage("busy", 200, 60) as terminal:
+        terminal.until_shows("step 5")
+        for width, height in [(10, 3), (200, 60), (40, 12), (10, 3), (80, 24), (1, 1), (200, 60)] * 3:
+            terminal.resize(width, height)
+            terminal.read(0.02)
+        terminal.resize(120, 40)
+        terminal.until_shows("1 Dispatch")
+        terminal.press("/")
+        pasted = "\x1b[200~" + "needle [/] \x07" * 90_000 + "\x1b[201~"
+        assert len(pasted) > 1_000_000
+        for start in range(0, len(pasted), 4096):
+            terminal.press(pasted[start : start + 4096])
+            terminal.read(0)
+        terminal.until_shows("needle [/] needle")
+        terminal.press("\x1b")
+        terminal.until(lambda text: "needle" not in text)
+        terminal.press("?")
+        terminal.until_shows("esc closes")
+
+
 def test_a_run_that_stands_still_costs_not_one_byte() -> None:
     with stage("finished") as terminal:
         terminal.until_shows("q quits")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from textual.binding import Binding, BindingType
 
 from tui.format import fit
-from tui.line import BLANK, Line, text
+from tui.line import BLANK, Line, text, wrapped
 from tui.screens.dialogs import LinesScreen
 from tui.widgets.key_bar import SHOWN_AS
 
@@ -49,6 +49,8 @@ class HelpScreen(LinesScreen):
         lines: list[Line] = []
         for name, rows in key_groups():
             lines += [text(name, "accent strong")]
-            lines += [((f"  {fit(keys, 16)} ", "text strong"), (words, "muted")) for keys, words in rows]
+            for keys, words in rows:
+                for number, row in enumerate(wrapped(words, max(16, width - 19), "muted")):
+                    lines.append(((f"  {fit('' if number else keys, 16)} ", "text strong"), *row))
             lines.append(BLANK)
         return lines[:-1]

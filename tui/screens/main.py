@@ -37,12 +37,27 @@ class MainScreen(FrameScreen):
     """Header, panels, keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "filter"),
-        Binding("e", "problems", "problems"),
+        Binding(
+            "slash",
+            "filter",
+            "filter",
+            tooltip="List only tasks with these words in id, scope, state or last line",
+        ),
+        Binding(
+            "e",
+            "problems",
+            "problems",
+            tooltip="List only what failed, was sent back or is tried again; all again",
+        ),
         Binding("s", "sort", "Sort the tasks another way", show=False),
-        Binding("r", "retry", "retry"),
-        Binding("x", "cancel", "cancel"),
-        Binding("p", "pause", "pause"),
+        Binding(
+            "r",
+            "retry",
+            "retry",
+            tooltip="Try the marked tasks (or this one) again, once failed or cancelled",
+        ),
+        Binding("x", "cancel", "cancel", tooltip="Cancel the marked tasks (or this one), after a question"),
+        Binding("p", "pause", "pause", tooltip="Start no more tasks, or go on; in a replay: play or pause"),
         Binding("X", "drain", "Drain: start no more tasks, end with those that run", show=False),
         Binding("m", "lane", "Move to the other lane: economy (half price, in batches) or fast", show=False),
         Binding("L", "land_now", "Let the train leave now", show=False),
@@ -50,7 +65,9 @@ class MainScreen(FrameScreen):
         Binding("less_than_sign", "more(-1)", "One task fewer at once; in a replay: slower", show=False),
         Binding("right_square_bracket", "jump(1)", "In a replay: 10 s on", show=False),
         Binding("left_square_bracket", "jump(-1)", "In a replay: 10 s back", show=False),
-        Binding("plus", "zoom", "zoom"),
+        Binding(
+            "plus", "zoom", "zoom", tooltip="Show the panel that has the keys in full, or all panels again"
+        ),
         Binding("1", "panel(1)", "Dispatch", show=False),
         Binding("2", "panel(2)", "Caches", show=False),
         Binding("3", "panel(3)", "Batches", show=False),

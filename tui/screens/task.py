@@ -42,7 +42,7 @@ class TaskScreen(FrameScreen):
     """One task. Digits, or left and right, go from section to section."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,backspace,q", "app.pop_screen", "back"),
+        Binding("escape,backspace,q", "app.pop_screen", "back", tooltip="Back to the dashboard"),
         *[Binding(str(n), f"section({n - 1})", name, show=False) for n, name in enumerate(SECTIONS, 1)],
         Binding("right,tab", "turn(1)", "Next section", show=False, priority=True),
         Binding("left,shift+tab", "turn(-1)", "Previous section", show=False, priority=True),
@@ -52,8 +52,9 @@ class TaskScreen(FrameScreen):
         Binding("w", "wrap", "wrap", tooltip="Wrap long lines, or scroll them with h and l"),
         Binding("y", "copy", "copy", tooltip="Copy the section to the clipboard"),
         Binding("o", "open", "pager", tooltip="Open all of the section in $PAGER"),
-        Binding("r", "retry", "retry"),
-        Binding("x", "cancel", "cancel"),
+        Binding("E", "edit", "Open all of the section in $EDITOR", show=False),
+        Binding("r", "retry", "retry", tooltip="Try the task again, once it failed or was cancelled"),
+        Binding("x", "cancel", "cancel", tooltip="Cancel the task, after a question"),
         Binding("m", "lane", "Move to the other lane: economy (half price, in batches) or fast", show=False),
         Binding("p", "pause", "Pause or go on", show=False),
         Binding("J", "neighbour(1)", "Next task of the list", show=False),
@@ -302,16 +303,23 @@ class TaskScreen(FrameScreen):
         self.app.copy_to_clipboard(self._plain())
         self.dashboard.tell(f"copied {len(self._body):,} lines")
 
-    def action_open(self) -> None:
-        """Open the file behind the section, or its text, in the pager."""
+    def _whole(self) -> Path | str:
+        """The file behind the section, or its text."""
         view, name = self._view, SECTIONS[self._section]
         if name == "Log" and self._tail is not None:
-            self.dashboard.page(self._tail.path)
-        elif name == "Prompt" and view is not None and view.calls:
+            return self._tail.path
+        if name == "Prompt" and view is not None and view.calls:
             record = view.calls[self._call_index(view)].record
-            self.dashboard.page(Path(record) if record else self._plain())
-        else:
-            self.dashboard.page(self._plain())
+            return Path(record) if record else self._plain()
+        return self._plain()
+
+    def action_open(self) -> None:
+        """Open all of the section in the pager."""
+        self.dashboard.page(self._whole())
+
+    def action_edit(self) -> None:
+        """Open all of the section in the editor."""
+        self.dashboard.edit(self._whole())
 
     def action_retry(self) -> None:
         """Try the task again."""

@@ -40,7 +40,12 @@ class TaskList(ScrollView, can_focus=True):
         Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
         Binding("g,home", "jump(0)", "First task", show=False),
         Binding("G,end", "jump(-1)", "Last task", show=False),
-        Binding("enter", "open", "open"),
+        Binding(
+            "enter",
+            "open",
+            "open",
+            tooltip="Open the task: its tries, plan, prompts, diff, log, verdict, cost",
+        ),
         Binding("space", "mark", "Mark the task for r and x", show=False),
     ]
 
