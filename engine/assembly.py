@@ -242,13 +242,15 @@ async def assemble(
         read_statuses=read_statuses,
         check=settings.verify.command,
     )
+    # Their rows reach the target's board, still open, with whatever lands next.
+    late = dict.fromkeys(project.unmarked, BoardStatus.LANDED)
     lander = Lander(
         train,
         bus,
         max_batch=settings.git.max_batch,
         max_age=settings.git.max_age,
         trains_before=max((view.number for view in state.snapshot().trains), default=0),
-        failed=lambda: _open(bus, project.reopened) | _failed(bus),
+        failed=lambda: late | _open(bus, project.reopened) | _failed(bus),
     )
     activities = LocalActivities(
         run=run,

@@ -80,7 +80,7 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
         refused,
         notices,
         committed.reopened,
-        tuple(sorted(committed.unknown & landed)),
+        tuple(sorted(committed.unmarked)),
     )
 
 
@@ -159,12 +159,13 @@ def _inside(board: Path, root: Path) -> str:
 class _Committed(msgspec.Struct, frozen=True):
     """What the commits say of the board's tasks. `unknown` are those whose rows are only in the checkout.
 
-    Of those that have landed and ask for something else now, `reopened` are to be done again, while the rows of
-    `edited` are not committed yet.
+    `unmarked` have landed, but the target's board does not hold their rows. Of those that have landed and ask for
+    something else now, `reopened` are to be done again, while the rows of `edited` are not committed yet.
     """
 
     landed: frozenset[str]
     unknown: frozenset[str]
+    unmarked: frozenset[str]
     reopened: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
 
@@ -183,28 +184,26 @@ async def _committed(repository: Repository, found: Preflight, board_path: str, 
         for task in board.tasks
         if task.status is BoardStatus.OPEN and task.id in marked and _asked(task) != _asked(rows[task.id])
     ]
-    reopened: tuple[str, ...] = ()
-    if other:
-        # Once only an edit in the checkout says so, it would be so again after every run.
-        base = await _board_at(repository, found.base, board_path, board.path)
-        begun = {task.id: _asked(task) for task in base.tasks} if base is not None else {}
-        reopened = tuple(task.id for task in other if begun.get(task.id) == _asked(task))
-        landed.difference_update(reopened)
     base = await _board_at(repository, found.base, board_path, board.path)
-    committed = rows.keys() | {task.id for task in base.tasks} if base is not None else rows.keys()
-    unknown = frozenset(task.id for task in board.tasks if task.id not in committed)
-    if found.tip and unknown - landed:
+    begun = {task.id: _asked(task) for task in base.tasks} if base is not None else {}
+    # While only an edit in the checkout says so, it would be so again after every run.
+    reopened = tuple(task.id for task in other if begun.get(task.id) == _asked(task))
+    landed.difference_update(reopened)
+    unknown = frozenset(task.id for task in board.tasks if task.id not in rows and task.id not in begun)
+    # A row that the target's board does not hold could not be marked there when its task landed.
+    absent = frozenset(task.id for task in board.tasks if task.id not in rows)
+    if found.tip and absent - landed:
         prefix = landed_refs(found.target)
         listing = await repository.run("for-each-ref", "--format=%(objectname) %(refname)", f"{prefix}/")
         refs = {
             name: commit for commit, _, name in (line.partition(" ") for line in listing.stdout.splitlines())
         }
-        for name in unknown - landed:
+        for name in absent - landed:
             commit = refs.get(f"{prefix}/{slug(name)}")
             if commit is not None and await repository.is_ancestor(commit, found.tip):
                 landed.add(name)
     edited = tuple(task.id for task in other if task.id not in reopened)
-    return _Committed(frozenset(landed), unknown, reopened, edited)
+    return _Committed(frozenset(landed), unknown, absent & landed, reopened, edited)
 
 
 def _asked(task: Task) -> tuple[str, str | None, str]:

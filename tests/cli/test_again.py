@@ -63,6 +63,18 @@ def test_a_board_that_is_not_committed_is_worked_off_once(repo: Repo) -> None:
     assert made.pushes("taskyard/untracked") == 1
 
 
+def test_a_row_committed_after_it_landed_is_marked_with_what_lands_next(repo: Repo) -> None:
+    made = project(repo, HEAD + rows("T1"))
+    made.write({"tasks/board.md": HEAD + rows("T1", "T2")})
+    assert taskyard("run", "--headless", at=made.path).status == 0
+    made.commit("Rows", {"tasks/board.md": HEAD + rows("T1", "T2", "T3")})
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 0, said
+    assert "1 push in 1 train for 1 task, 0 saved" in said.out
+    landed = made.git("show", "taskyard/board:tasks/board.md", at=made.remote)
+    assert landed + "\n" == HEAD + rows("T1", "T2", "T3", state="x")
+
+
 def test_an_agent_that_configures_git_does_so_for_nobody_else(repo: Repo) -> None:
     agent = """
 import pathlib, subprocess
