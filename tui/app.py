@@ -277,8 +277,8 @@ class DashboardApp(App[int]):
             try:
                 with self.suspend():
                     subprocess.run([*command, path], check=False)
-            except FileNotFoundError:
-                self.tell(f"{command[0]} is not installed: set {variable}", "warning")
+            except OSError:
+                self.tell(f"{command[0]} cannot be run: set {variable}", "warning")
         self.refresh()
 
 
