@@ -285,7 +285,9 @@ class LocalActivities:
             said = await self._run_agent(Role.IMPLEMENTER, Stage.IMPLEMENT, attempt, plan, command)
             # Whatever an agent says first is no title; nor does it say where this machine keeps its worktrees.
             words = said.summary.replace(f"{attempt.worktree}/", "").replace(attempt.worktree, "the worktree")
-            return await self._commit(attempt, f"{_first_line(attempt.task.scope)}\n\n{words}", said.complaint)
+            return await self._commit(
+                attempt, f"{_first_line(attempt.task.scope)}\n\n{words}", said.complaint
+            )
         workspace = self._workspace(attempt)
         if self._requests.lane(attempt) is Lane.ECONOMY:
             files = await read_sources(self._repository, attempt.base, plan.files)

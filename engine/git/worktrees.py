@@ -172,6 +172,7 @@ class Worktrees:
         )
         if (await run("diff", "--cached", "--quiet", worktree.base, cwd=path, check=False)).status == 0:
             return None
+        await self._refuse_repositories(worktree)
         text = with_trailers(message, trailers).encode("utf-8", "surrogateescape")
         await run(
             "commit", "--quiet", "--cleanup=verbatim", "--file=-",
@@ -179,6 +180,23 @@ class Worktrees:
         )  # fmt: skip
         commit = await self._repository.line("rev-parse", "HEAD", cwd=path)
         return await self.describe(worktree.base, commit)
+
+    async def _refuse_repositories(self, worktree: Worktree) -> None:
+        """Refuse a change that holds a git repository of its own: git would keep its name, and lose its files."""
+        listing = await self._repository.run(
+            "diff", "--cached", "--raw", "-z", "--no-renames", worktree.base, cwd=worktree.path
+        )
+        fields = listing.stdout.split("\0")
+        inside = [
+            path
+            for entry, path in zip(fields[::2], fields[1::2], strict=False)
+            if entry.split(" ")[:2] == [":000000", "160000"]
+        ]
+        if inside:
+            raise GitError(
+                f"{', '.join(inside)} is a git repository of its own, whose files would not be kept",
+                "remove the .git folder inside it",
+            )
 
     async def describe(self, base: str, commit: str) -> Change:
         """Give the change between two commits, in numbers and paths."""

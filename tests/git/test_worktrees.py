@@ -537,3 +537,15 @@ async def test_a_hook_that_lies_in_the_tree_sees_no_keys(repo: Make, tmp_path: P
     assert await worktrees.commit(worktree, "T1: new", {"Taskyard-Task": "T1"}) is not None
     assert "shown" in seen.read_text()
     assert "sk-hidden" not in seen.read_text()
+
+
+async def test_a_repository_inside_the_change_is_refused_since_its_files_would_be_lost(here: Place) -> None:
+    worktree = await here.worktrees.create("T1", here.base)
+    inside = worktree.path / "vendored"
+    inside.mkdir()
+    for command in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "x"]):
+        subprocess.run(["git", "-C", str(inside), *command], check=True)
+    (inside / "work.txt").write_text("the work")
+    with pytest.raises(GitError, match=r"vendored is a git repository of its own.*remove the \.git folder"):
+        await here.worktrees.commit(worktree, "T1: vendored", TRAILERS)
+    assert (inside / "work.txt").read_text() == "the work"
