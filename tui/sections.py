@@ -205,7 +205,7 @@ def _try_lines(calls: Sequence[CallView]) -> list[Line]:
         paid = call.source is not AnswerSource.CACHE and call.usd is not None
         spent[call.attempt] = spent.get(call.attempt, 0.0) + (call.usd or 0.0 if paid else 0.0)
     return [
-        ((f"try {attempt:<3}", "muted"), (f"{dollars(usd):>9}", "text"))
+        ((f"try {attempt:<3}", "muted"), (f"{money(usd):>9}", "text"))
         for attempt, usd in sorted(spent.items())
     ]
 
