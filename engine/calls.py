@@ -16,13 +16,14 @@ import msgspec
 from engine import events as ev
 from engine.activities import Attempt
 from engine.bus import Bus
-from engine.errors import BudgetReachedError, LLMError, RequestRejectedError
+from engine.errors import BudgetReachedError, RequestRejectedError, TaskyardError
 from engine.llm.batches import LLMBatcher
 from engine.llm.client import ModelClient
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress
 from engine.model import AnswerSource, Lane, Usage
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
 
+_NOTHING = Usage()
 KEY_FORMAT = 2
 
 
@@ -143,7 +144,7 @@ class ModelCalls:
         task, bus = attempt.task.id, self._bus
         batches = self._batches if request.lane is Lane.ECONOMY else None
 
-        def failed(error: LLMError, retry_in: float | None, wasted: Usage) -> None:
+        def failed(error: TaskyardError, retry_in: float | None = None, wasted: Usage = _NOTHING) -> None:
             bus.emit(
                 ev.CallFailed(
                     at=bus.clock(),
@@ -177,16 +178,7 @@ class ModelCalls:
                     return await batches.submit(request, on_failure=failed)
             return await self._model_client().call(request, on_progress=on_progress, on_failure=failed)
         except BudgetReachedError as error:
-            bus.emit(
-                ev.CallFailed(
-                    at=bus.clock(),
-                    call=call,
-                    task=task,
-                    role=request.role,
-                    model=request.model,
-                    error=error.message,
-                )
-            )
+            failed(error)
             bus.emit(
                 ev.BudgetReached(
                     at=bus.clock(),
