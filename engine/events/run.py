@@ -1,0 +1,135 @@
+"""The run as a whole: its start and end, what it works on, how it dispatches, its gauges, notices and cycles."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from engine.events.base import Event
+from engine.figures import (
+    HistoryFigures,
+    LessonFigures,
+    LimiterFigures,
+    QueueFigures,
+    ResultCacheFigures,
+    TemplateFigures,
+)
+from engine.model import Task, Usage
+
+NoticeLevel = Literal["info", "warning", "error"]
+
+
+class RunStarted(Event, frozen=True, kw_only=True):
+    """The first event of a run: what it works on, and under which limits."""
+
+    run: str
+    board: str
+    repository: str
+    base: str
+    target: str
+    remote: str
+    host: str
+    pid: int
+    tasks: tuple[Task, ...]
+    max_concurrency: int
+    max_attempts: int
+    max_batch: int
+    max_age: float
+    budget_usd: float | None = None
+    roles: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class RunResumed(Event, frozen=True, kw_only=True):
+    """Another process took the run up; what was in motion in the old one starts again from what it committed."""
+
+    host: str
+    pid: int
+
+
+class TasksAdded(Event, frozen=True, kw_only=True):
+    """Rows that appeared on the board, or were rewritten, since the run started."""
+
+    tasks: tuple[Task, ...]
+
+
+class DispatchChanged(Event, frozen=True, kw_only=True):
+    """Dispatch was paused, resumed, set to drain, or got another limit."""
+
+    mode: Literal["running", "paused", "draining"]
+    max_concurrency: int
+
+
+class Noticed(Event, frozen=True, kw_only=True):
+    """Something a person should know. Errors stay in the list of the dashboard until dismissed."""
+
+    level: NoticeLevel
+    text: str
+    task: str = ""
+
+
+class Measured(Event, frozen=True, kw_only=True):
+    """Gauges that changed; None means unchanged. Sent at most once a second."""
+
+    results: ResultCacheFigures | None = None
+    templates: TemplateFigures | None = None
+    lessons: LessonFigures | None = None
+    history: HistoryFigures | None = None
+    limiters: tuple[LimiterFigures, ...] | None = None
+    queues: tuple[QueueFigures, ...] | None = None
+
+
+class BudgetReached(Event, frozen=True, kw_only=True):
+    """A call was not made because its worst case could pass the budget."""
+
+    scope: Literal["run", "task"]
+    limit_usd: float
+    spent_usd: float
+    next_usd: float
+    task: str = ""
+
+
+class CycleStarted(Event, frozen=True, kw_only=True):
+    """The journal continues as new: `state` is the encoded `Snapshot` of all that came before."""
+
+    cycle: int
+    state: msgspec.Raw
+
+
+class RunFinished(Event, frozen=True, kw_only=True):
+    """The last event of a run, and the last line of `run --json`. Scripts may rely on every field.
+
+    `status`: landed (all), failed (some did not land), budget, interrupted. `blocked` counts tasks that never started
+    because one they wait for did not land. `tokens` by class; `duration_s` counts from the first start, over all
+    resumes.
+    """
+
+    status: Literal["landed", "failed", "budget", "interrupted"]
+    exit_status: int
+    total: int
+    landed: int
+    failed: int
+    cancelled: int
+    blocked: int
+    trains: int
+    pushes: int
+    model_calls: int
+    batch_calls: int
+    cache_hits: int
+    tokens: Usage
+    usd: float
+    usd_saved: float
+    duration_s: float
+
+
+RunEvent = (
+    RunStarted
+    | RunResumed
+    | TasksAdded
+    | DispatchChanged
+    | Noticed
+    | Measured
+    | BudgetReached
+    | CycleStarted
+    | RunFinished
+)
