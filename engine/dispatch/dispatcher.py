@@ -1,12 +1,4 @@
-"""Start tasks in parallel: the moment what they wait for is done, never over a limit, best priority first.
-
-    dispatcher = Dispatcher(work, max_concurrency=10)
-    dispatcher.add(tasks)
-    outcomes = await dispatcher.wait()
-
-`work(task, slot)` does one task; what it returns is the task's result, what it raises its failure. It may give its
-slot back while it waits for something that needs none (`slot.release()`, later `await slot.acquire()`): a task that
-waits for a train does not keep another from starting. One task's failure or cancellation never disturbs another.
+"""The dispatcher: each task starts when what it waits for is done and a slot is free, and is followed to its end.
 
 All methods belong to the event loop's thread. Times are `monotonic` seconds.
 """
@@ -14,96 +6,23 @@ All methods belong to the event loop's thread. Times are `monotonic` seconds.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from enum import StrEnum
-from typing import Generic, Literal, TypeVar
+from functools import partial
+from typing import Generic, Literal
 
-import msgspec
 from msgspec.structs import replace
 
+from engine.dispatch.progress import ENDED, DispatchStats, Outcome, Progress, R
+from engine.dispatch.slots import Slot, Slots
 from engine.model import Lane, Task
-
-R = TypeVar("R")
-
-
-class Progress(StrEnum):
-    """Where a task stands with the dispatcher."""
-
-    WAITING = "waiting"
-    QUEUED = "queued"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-_ENDED = frozenset({Progress.COMPLETED, Progress.FAILED, Progress.CANCELLED})
-
-
-class Outcome(msgspec.Struct, Generic[R], frozen=True, eq=False):
-    """How a task ended. `error` is what its work raised; `busy` counts the seconds it held a slot."""
-
-    task_id: str
-    progress: Progress
-    result: R | None = None
-    error: BaseException | None = None
-    queued_at: float | None = None
-    started_at: float | None = None
-    ended_at: float = 0.0
-    busy: float = 0.0
-
-    @property
-    def duration(self) -> float:
-        """Seconds from start to end; 0 for a task that never started."""
-        return self.ended_at - self.started_at if self.started_at is not None else 0.0
-
-
-class DispatchStats(msgspec.Struct, frozen=True):
-    """Sums over all tasks. Durations (seconds in slots) are of completed and failed ones; `execution_time` is wall."""
-
-    total: int
-    waiting: int
-    queued: int
-    running: int
-    completed: int
-    failed: int
-    cancelled: int
-    min_duration: float
-    average_duration: float
-    max_duration: float
-    total_task_duration: float
-    execution_time: float
-
-    @property
-    def speedup(self) -> float:
-        """Task seconds done per second of wall time."""
-        return self.total_task_duration / self.execution_time if self.execution_time > 0 else 0.0
-
-
-class Slot:
-    """A running task's right to run. Hold it while working, release it while only waiting."""
-
-    def __init__(self, dispatcher: Dispatcher[object], task_id: str) -> None:
-        self._dispatcher = dispatcher
-        self._task_id = task_id
-
-    def release(self) -> None:
-        """Let another task start. Does nothing when the slot is not held."""
-        self._dispatcher._release(self._task_id)
-
-    async def acquire(self) -> None:
-        """Wait for a slot again; those who come back go before those who have not started."""
-        await self._dispatcher._reacquire(self._task_id)
 
 
 class _Entry(Generic[R]):
     __slots__ = (
-        "after", "again", "busy", "came_back", "generation", "holds", "order", "outcome", "progress", "queued_at",
-        "runner",
-        "since", "started_at", "task", "waker",
+        "after", "again", "busy", "holds", "order", "outcome", "progress", "queued_at", "runner", "since",
+        "started_at", "task", "waker",
     )  # fmt: skip
 
     def __init__(self, task: Task, order: int) -> None:
@@ -111,11 +30,9 @@ class _Entry(Generic[R]):
         self.order = order
         self.after: set[str] = set()
         self.progress = Progress.WAITING
-        self.generation = 0
         self.runner: asyncio.Task[R] | None = None
         self.waker: asyncio.Future[None] | None = None
         self.holds = False
-        self.came_back = False
         self.again = False
         self.queued_at: float | None = None
         self.started_at: float | None = None
@@ -125,7 +42,7 @@ class _Entry(Generic[R]):
 
 
 class Dispatcher(Generic[R]):
-    """See the module's text. `type_limits` and `lane_limits` bound tasks of one type or lane among the running.
+    """See the package's text. `type_limits` and `lane_limits` bound tasks of one type or lane among the running.
 
     `on_queued(task)` is called when a task has nothing left to wait for.
     """
@@ -143,17 +60,11 @@ class Dispatcher(Generic[R]):
         if max_concurrency < 1:
             raise ValueError(f"max_concurrency must be at least 1, not {max_concurrency}")
         self._work = work
-        self._limit = max_concurrency
-        self._type_limits = dict(type_limits or {})
-        self._lane_limits = dict(lane_limits or {})
+        self._slots = Slots(max_concurrency, type_limits=type_limits or {}, lane_limits=lane_limits or {})
         self._on_queued = on_queued
         self._monotonic = monotonic
         self._entries: dict[str, _Entry[R]] = {}
         self._dependants: dict[str, list[_Entry[R]]] = {}
-        self._ready: dict[tuple[str, Lane], list[tuple[bool, int, int, int, str]]] = {}
-        self._holding = 0
-        self._by_type: Counter[str] = Counter()
-        self._by_lane: Counter[Lane] = Counter()
         self._progress: Counter[Progress] = Counter()
         self._paused = False
         self._draining = False
@@ -192,15 +103,9 @@ class Dispatcher(Generic[R]):
     def _queue(self, entry: _Entry[R]) -> None:
         self._set(entry, Progress.QUEUED)
         entry.queued_at = self._monotonic()
-        self._push(entry)
+        self._slots.queue(entry.task, entry.order)
         if self._on_queued is not None:
             self._on_queued(entry.task)
-
-    def _push(self, entry: _Entry[R]) -> None:
-        entry.generation += 1
-        group = (entry.task.type, entry.task.lane)
-        item = (not entry.came_back, -entry.task.priority, entry.order, entry.generation, entry.task.id)
-        heapq.heappush(self._ready.setdefault(group, []), item)
 
     def _set(self, entry: _Entry[R], progress: Progress) -> None:
         self._progress[entry.progress] -= 1
@@ -212,72 +117,37 @@ class Dispatcher(Generic[R]):
 
     def _pump(self) -> None:
         """Start the best of what is ready while there is room."""
-        while self._holding < self._limit:
-            entry = self._best()
-            if entry is None:
-                return
-            self._hold(entry)
-            if entry.waker is not None:
-                if not entry.waker.done():
-                    entry.waker.set_result(None)
-            else:
+        # Pausing and draining start nothing new, but what has begun may go on to its end.
+        while (task_id := self._slots.take(new=self.mode == "running")) is not None:
+            entry = self._entries[task_id]
+            entry.holds = True
+            entry.since = self._monotonic()
+            if entry.waker is None:
                 self._start(entry)
-
-    def _best(self) -> _Entry[R] | None:
-        best: tuple[bool, int, int, int, str] | None = None
-        best_group: list[tuple[bool, int, int, int, str]] | None = None
-        for (kind, lane), heap in self._ready.items():
-            if self._by_type[kind] >= self._type_limits.get(kind, self._limit):
-                continue
-            if self._by_lane[lane] >= self._lane_limits.get(lane, self._limit):
-                continue
-            while heap and not self._is_current(heap[0]):
-                heapq.heappop(heap)
-            # Pausing and draining start nothing new, but what has begun may go on to its end; it stands first.
-            waits = heap and (self._paused or self._draining) and self._entries[heap[0][-1]].waker is None
-            if heap and not waits and (best is None or heap[0] < best):
-                best, best_group = heap[0], heap
-        if best is None or best_group is None:
-            return None
-        heapq.heappop(best_group)
-        return self._entries[best[-1]]
-
-    def _is_current(self, item: tuple[bool, int, int, int, str]) -> bool:
-        entry = self._entries[item[-1]]
-        wants = entry.progress is Progress.QUEUED or (entry.waker is not None and not entry.holds)
-        return wants and entry.generation == item[3]
-
-    def _hold(self, entry: _Entry[R]) -> None:
-        entry.holds = True
-        entry.since = self._monotonic()
-        self._holding += 1
-        self._by_type[entry.task.type] += 1
-        self._by_lane[entry.task.lane] += 1
+            elif not entry.waker.done():
+                entry.waker.set_result(None)
 
     def _let_go(self, entry: _Entry[R]) -> None:
         if entry.holds:
             entry.holds = False
             entry.busy += self._monotonic() - entry.since
-            self._holding -= 1
-            self._by_type[entry.task.type] -= 1
-            self._by_lane[entry.task.lane] -= 1
+            self._slots.give_back(entry.task)
 
-    def _release(self, task_id: str) -> None:
-        self._let_go(self._entries[task_id])
+    def _release(self, entry: _Entry[R]) -> None:
+        self._let_go(entry)
         self._changed.set()
         self._pump()
 
-    async def _reacquire(self, task_id: str) -> None:
-        entry = self._entries[task_id]
+    async def _reacquire(self, entry: _Entry[R]) -> None:
         if entry.holds:
             return
-        entry.came_back = True
         entry.waker = asyncio.get_running_loop().create_future()
-        self._push(entry)
+        self._slots.queue(entry.task, entry.order, new=False)
         self._pump()
         try:
             await entry.waker
         finally:
+            self._slots.leave(entry.task.id)
             entry.waker = None
 
     def _start(self, entry: _Entry[R]) -> None:
@@ -287,7 +157,7 @@ class Dispatcher(Generic[R]):
         entry.busy = 0.0
         if self._first_start is None:
             self._first_start = now
-        slot = Slot(self, entry.task.id)  # type: ignore[arg-type]
+        slot = Slot(partial(self._release, entry), partial(self._reacquire, entry))
         entry.runner = asyncio.ensure_future(self._work(entry.task, slot))
         entry.runner.add_done_callback(lambda runner: self._end(entry, runner))
 
@@ -345,7 +215,7 @@ class Dispatcher(Generic[R]):
         """Change how many tasks may run. Raises ValueError below 1. Running tasks are never stopped by it."""
         if limit < 1:
             raise ValueError(f"max_concurrency must be at least 1, not {limit}")
-        self._limit = limit
+        self._slots.limit = limit
         self._pump()
 
     def set_lane(self, task_id: str, lane: Lane) -> None:
@@ -354,17 +224,18 @@ class Dispatcher(Generic[R]):
         if entry.progress in (Progress.WAITING, Progress.QUEUED):
             entry.task = replace(entry.task, lane=lane)
             if entry.progress is Progress.QUEUED:
-                self._push(entry)
+                self._slots.queue(entry.task, entry.order)
                 self._pump()
 
     def cancel(self, task_id: str) -> bool:
         """Cancel one task; gives False when it has already ended. A running one ends when its work has cleaned up."""
         entry = self._entries[task_id]
-        if entry.progress in _ENDED:
+        if entry.progress in ENDED:
             return False
         if entry.runner is not None:
             entry.runner.cancel()
         else:
+            self._slots.leave(task_id)
             self._close(entry, Progress.CANCELLED)
         return True
 
@@ -390,7 +261,6 @@ class Dispatcher(Generic[R]):
         if entry.progress not in (Progress.FAILED, Progress.CANCELLED):
             return False
         entry.outcome = None
-        entry.came_back = False
         entry.after = {name for name in entry.after if not self._completed(name)}
         if entry.after:
             self._set(entry, Progress.WAITING)
@@ -417,7 +287,7 @@ class Dispatcher(Generic[R]):
     @property
     def holding(self) -> int:
         """How many running tasks hold a slot."""
-        return self._holding
+        return self._slots.taken
 
     @property
     def queued(self) -> int:
@@ -427,7 +297,7 @@ class Dispatcher(Generic[R]):
     @property
     def max_concurrency(self) -> int:
         """The limit in force."""
-        return self._limit
+        return self._slots.limit
 
     @property
     def mode(self) -> Literal["running", "paused", "draining"]:
