@@ -186,6 +186,11 @@ class Lander:
                 problem=result.problem,
             )
         )
+        for failure in result.flaky:
+            text = (
+                f"the check of train {number} is flaky: it failed ({failure}), and passed over the same files"
+            )
+            self._bus.emit(ev.Noticed(at=self._bus.clock(), level="warning", text=text))
         if result.notice:
             self._bus.emit(ev.Noticed(at=self._bus.clock(), level="info", text=result.notice))
 

@@ -36,9 +36,11 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 class TrainResult(msgspec.Struct, frozen=True):
-    """How a train ended. `tip` is the target's tip, `verifications` counts the trees that were verified.
+    """How a train ended. `tip` is the target's tip; `problem` says why the rest stays queued, if it does.
 
-    `problem` says why the rest stays queued, `notice` what a person should do now; both may be empty.
+    `verifications` counts the combinations that were run; whether the target is green by itself, which is asked at
+    most once a run, is not among them. `flaky` tells how a check failed that passed over the same tree when it was run
+    once more, `notice` what a person should do now; both may be empty.
     """
 
     landed: tuple[Landed, ...] = ()
@@ -47,6 +49,7 @@ class TrainResult(msgspec.Struct, frozen=True):
     tip: str = ""
     problem: str = ""
     verifications: int = 0
+    flaky: tuple[str, ...] = ()
     notice: str = ""
 
 

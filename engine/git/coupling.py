@@ -97,9 +97,7 @@ class Coupler:
     async def _clashing(
         self, member: Cargo, paths: tuple[str, ...], links: Sequence[Link], onto: str
     ) -> Returned:
-        touched = set(paths)
-        other = next((x.cargo.task_id for x in reversed(links) if touched.intersection(x.cargo.paths)), "")
-        other = other or await self._who_landed(paths, onto)
+        other = await self._who_clashes(member, paths, links) or await self._who_landed(paths, onto)
         by = other or "what has landed meanwhile"
         where = ", ".join(paths)
         return Returned(
@@ -110,6 +108,17 @@ class Coupler:
             other,
             paths,
         )
+
+    async def _who_clashes(self, member: Cargo, paths: tuple[str, ...], links: Sequence[Link]) -> str:
+        """Name the one on the chain that the member cannot be merged with; several may have touched the paths."""
+        touched = set(paths)
+        near = [link.cargo for link in reversed(links) if touched.intersection(link.cargo.paths)]
+        for other in near if len(near) > 1 else ():
+            try:
+                await self._combiner.merge_tree(other.commit, member.commit)
+            except MergeConflictError:
+                return other.task_id
+        return near[0].task_id if near else ""
 
     async def _who_landed(self, paths: tuple[str, ...], onto: str) -> str:
         """Name the task that last touched one of the paths, by the trailer of its commit."""

@@ -16,7 +16,7 @@ from engine.errors import MergeConflictError, PushRejectedError
 from engine.git.cargo import Cargo, Checked, Landed, OnStep, Returned, TrainResult, Verify
 from engine.git.combine import Combiner, with_trailers
 from engine.git.coupling import Chain, Coupler
-from engine.git.inspection import Inspector, red_member
+from engine.git.inspection import Inspector
 from engine.git.names import slug
 from engine.git.registry import checked_out_at, file_lock
 from engine.git.repository import Repository
@@ -62,7 +62,6 @@ class Train:
         self._repository = repository
         self._upstream = upstream
         self._combiner = Combiner(repository, scratch)
-        self._inspector = Inspector(repository, tree, verify, check)
         self._base = base
         self._run = run
         self._board = board
@@ -77,6 +76,7 @@ class Train:
         self._landed = landed_refs(self.target)
         self._current = f"refs/taskyard/train/{name}"
         self._coupler = Coupler(repository, self._combiner, run, self._current)
+        self._inspector = Inspector(repository, self._coupler.couple, tree, verify, check)
         self._lock = repository.common_dir / "taskyard" / f"train-{name}.lock"
         self.tip = base
 
@@ -226,6 +226,7 @@ class _Journey:
         self._already: tuple[Cargo, ...] = ()
         self._returned: list[Returned] = []
         self._before = train._inspector.verifications
+        self._flaky_before = len(train._inspector.flaky)
 
     async def go(self) -> TrainResult:
         """Try until the remote takes it, says a final no, or has said `moved` too often."""
@@ -256,12 +257,7 @@ class _Journey:
         train = self._train
         onto = await train._onto(upstream)
         self._tell("combine", count_of(len(self._left), "branch"))
-        chain = await self._couple(Chain(onto), self._left)
-        while (found := await train._inspector.first_red(chain, self._tell)) is not None:
-            bad, checked = found
-            self._give_back([red_member(chain, bad, checked)])
-            # What stands before the bad member is merged, and known to be green.
-            chain = await self._couple(chain.first(bad), chain.cargo[bad + 1 :])
+        chain = await self._green(Chain(onto), self._left)
         self._left = chain.cargo
         tip = await self._mark(chain.tip)
         if tip == upstream or (not self._left and tip == onto):
@@ -269,11 +265,23 @@ class _Journey:
         await self._repository.run("update-ref", train._current, tip)
         return tip
 
-    async def _couple(self, chain: Chain, cargo: Sequence[Cargo]) -> Chain:
-        coupled = await self._train._coupler.couple(chain, cargo)
-        self._give_back(coupled.returned)
-        self._already += coupled.already
-        return coupled.chain
+    async def _green(self, chain: Chain, cargo: Sequence[Cargo]) -> Chain:
+        """Merge onto the chain all that can stay together, and send back the rest.
+
+        Each is judged beside those before it that stay: who clashed with a member that goes is merged after all.
+        """
+        train = self._train
+        while True:
+            coupled = await train._coupler.couple(chain, cargo)
+            fault = await train._inspector.first_red(coupled.chain, self._tell, green=len(chain.links))
+            at = cargo.index(fault.member) if fault is not None else len(cargo)
+            settled = {member.task_id for member in cargo[:at]}
+            self._give_back([item for item in coupled.returned if item.task_id in settled])
+            self._already += tuple(member for member in coupled.already if member.task_id in settled)
+            if fault is None:
+                return coupled.chain
+            self._give_back([fault.returned])
+            chain, cargo = coupled.chain.first(fault.at), cargo[at + 1 :]
 
     def _give_back(self, returned: Sequence[Returned]) -> None:
         for item in returned:
@@ -332,6 +340,14 @@ class _Journey:
     def _result(
         self, landed: tuple[Landed, ...] = (), *, pushed: bool = False, problem: str = "", notice: str = ""
     ) -> TrainResult:
-        train = self._train
-        count = train._inspector.verifications - self._before
-        return TrainResult(landed, tuple(self._returned), pushed, train.tip, problem, count, notice)
+        train, inspector = self._train, self._train._inspector
+        return TrainResult(
+            landed,
+            tuple(self._returned),
+            pushed,
+            train.tip,
+            problem,
+            inspector.verifications - self._before,
+            tuple(inspector.flaky[self._flaky_before :]),
+            notice,
+        )

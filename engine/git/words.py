@@ -1,6 +1,10 @@
-"""Numbers in sentences."""
+"""Numbers and lists in sentences."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+SHOWN = 6
 
 
 def count_of(number: int, noun: str) -> str:
@@ -8,3 +12,13 @@ def count_of(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun}{'es' if noun.endswith(('ch', 's', 'x')) else 's'}"
+
+
+def shortened(names: Iterable[str]) -> str:
+    """Give `T1, T2, T3`, of many only the first few and how many more."""
+    all_ = list(names)
+    return (
+        ", ".join(all_)
+        if len(all_) <= SHOWN
+        else f"{', '.join(all_[: SHOWN - 1])} and {len(all_) - SHOWN + 1} more"
+    )

@@ -107,11 +107,41 @@ async def test_the_member_that_breaks_the_combination_is_found_and_the_rest_land
     assert landed(result) == ["T1", "T2", "T3", "T4", "T5", "T7", "T8"]
     (back,) = result.returned
     assert back.task_id == "T6"
-    assert back.reason.startswith("breaks the check together with")
-    assert back.reason.endswith("exit status 1")
+    assert back.reason == "breaks the check together with one of T3, T4, T5: exit status 1"
+    assert "together with one of T3, T4, T5 it makes the verification fail" in back.feedback
     assert result.verifications <= 2 + 2 * math.log2(8)
     assert here.sample.pushes(TARGET) == 1
     assert any(stage == "bisect" for stage, _ in here.steps)
+
+
+async def test_the_other_of_a_pair_is_named_where_runs_are_left_to_find_it(yard: Open) -> None:
+    here = await yard(4)
+    names = ["left", "f2", "f3", "right"]
+    cargo = [await here.cargo(f"T{n}", {name: "x\n"}) for n, name in enumerate(names, 1)]
+    result = await here.land(*cargo)
+    (back,) = result.returned
+    assert (back.task_id, back.other) == ("T4", "T1")
+    assert back.reason == "breaks the check together with T1: exit status 1"
+    assert result.verifications <= 2 + 2 * math.log2(4)
+
+
+async def test_what_breaks_the_check_by_itself_blames_nobody_else(yard: Open) -> None:
+    here = await yard(4)
+    names = ["f1", "f2", "f3", "broken"]
+    cargo = [await here.cargo(f"T{n}", {name: "x\n"}) for n, name in enumerate(names, 1)]
+    (back,) = (await here.land(*cargo)).returned
+    assert (back.task_id, back.other) == ("T4", "")
+    assert back.reason == "breaks the check on the newest tip: exit status 1"
+
+
+async def test_who_clashed_with_one_that_goes_lands_after_all(yard: Open) -> None:
+    here = await yard()
+    one = await here.cargo("T1", {"shared.txt": "one\n2\n3\n", "broken": "x\n"})
+    two = await here.cargo("T2", {"shared.txt": "two\n2\n3\n"})
+    result = await here.land(one, two)
+    assert landed(result) == ["T2"]
+    assert [item.task_id for item in result.returned] == ["T1"]
+    assert here.at_remote("shared.txt").startswith("two")
 
 
 @pytest.mark.parametrize("bad", [{1}, {2, 5}, {1, 2, 6}, {1, 2, 3, 4, 5, 6}])
@@ -149,11 +179,11 @@ async def test_a_batch_of_one_that_is_red_is_its_own_fault(yard: Open) -> None:
     result = await here.land(await here.cargo("T1", {"broken": "x\n"}))
     assert landed(result) == []
     assert result.returned[0].reason == "breaks the check on the newest tip: exit status 1"
-    # The second is against flaky checks, the third asks once a run whether the target is green by itself.
-    assert len(here.runs) == 3
+    # What is red is run once more; a third asks, once a run, whether the target is green by itself.
+    assert (result.verifications, len(here.runs)) == (2, 3)
     again = await here.land(await here.cargo("T2", {"broken": "another\n"}))
     assert landed(again) == []
-    assert len(here.runs) == 3 + 2
+    assert (again.verifications, len(here.runs)) == (2, 3 + 2)
     assert not result.pushed
     assert here.refs("refs/heads/taskyard") == []
 
@@ -165,6 +195,7 @@ async def test_a_flaky_check_sends_nobody_back_and_is_named(yard: Open) -> None:
     result = await here.land(*cargo)
     assert landed(result) == ["T1", "T2"]
     assert ("verify", "flaky: red once, then green (exit status 3)") in here.steps
+    assert (result.flaky, result.verifications) == (("exit status 3",), 2)
 
 
 async def test_without_a_common_check_each_command_runs_once_on_the_combination(yard: Open) -> None:

@@ -42,11 +42,13 @@ class FullDisk:
 async def yard(repo: Callable[..., SampleRepository], tmp_path: Path) -> Any:
     sample = repo({"tasks/board.md": BOARD, "shared.txt": "line\n"})
     repository = await Repository.open(sample.path, environ=os.environ)
+    verdicts: list[Checked] = []
 
     async def check(tree: Path, commands: Sequence[str]) -> Checked:
-        return Checked(True)
+        return verdicts.pop(0) if verdicts else Checked(True)
 
-    async def furnish(**options: Any) -> tuple[Lander, Bus, SampleRepository]:
+    async def furnish(*checked: Checked, **options: Any) -> tuple[Lander, Bus, SampleRepository]:
+        verdicts.extend(checked)
         train = Train(
             repository,
             Upstream(repository, "origin", "taskyard/board", timeout=30.0),
@@ -128,6 +130,19 @@ async def test_a_train_leaves_when_somebody_asks(yard: Any) -> None:
     assert await waiting == Landed(load.commit, 1)
     assert lander.figures().queued == 0
     assert lander.tip != load.commit
+
+
+async def test_a_flaky_check_is_told(yard: Any) -> None:
+    lander, bus, sample = await yard(Checked(False, "exit status 3"), max_batch=1)
+    load = cargo(sample, "A", {"a.txt": "a\n"})
+    assert await lander.land(load) == Landed(load.commit, 1)
+    (told,) = bus.state.snapshot().notices
+    assert told.level == "warning"
+    assert (
+        told.text
+        == "the check of train 1 is flaky: it failed (exit status 3), and passed over the same files"
+    )
+    await lander.close()
 
 
 async def test_failed_rows_are_marked_once(yard: Any) -> None:
