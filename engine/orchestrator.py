@@ -12,33 +12,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
 from engine import events as ev
-from engine.assembly import Parts, assemble, cargo, started
+from engine.assembly import Parts, assemble, started
 from engine.board.watch import BoardWatch
 from engine.bus import Bus
-from engine.dispatch import Dispatcher, Progress, Slot
-from engine.errors import BudgetReachedError, GitError, HaltedError, StoreError, TaskyardError
-from engine.landing import Kept, Landed, SentBack, Urgency
+from engine.closing import closing
+from engine.course import Course
+from engine.departures import Departures
+from engine.dispatch import Dispatcher, Progress
 from engine.model import BoardStatus, Lane, Task, TaskState
 from engine.outcomes import order
-from engine.pipeline import GivenUpError, Ready, Start, run_task
 from engine.project import Project, open_project
 from engine.settings import Settings
 from engine.snapshot import TaskView
+from engine.work import TaskWork
 
-RunStatus = Literal["landed", "failed", "budget", "interrupted"]
 STOP_WITHIN = 4.0
-MAX_RETURNS = 5
 LOOK_EVERY = 1.0
-
-
-class NotLandedError(TaskyardError):
-    """The remote or its hooks keep verified work from landing; the commit stays queued."""
 
 
 class Orchestrator:
@@ -49,23 +43,21 @@ class Orchestrator:
         self._parts = parts
         self._bus = bus
         self._linger = linger
-        self._settings = project.settings
         limits = project.settings.run
+        self._course = Course()
         self._dispatcher: Dispatcher[None] = Dispatcher(
-            self._work,
+            TaskWork(parts, bus, project.settings, self._course),
             max_concurrency=limits.max_concurrency,
             type_limits=limits.type_limits,
             lane_limits={Lane(name): limit for name, limit in limits.lane_limits.items()},
             on_queued=self._queued,
         )
+        self._course.dispatcher = self._dispatcher
+        self._departures = Departures(bus, self._dispatcher, parts.lander)
         self._board = BoardWatch(project.board)
-        self._dependants: dict[str, list[str]] = {}
-        self._stopping = asyncio.Event()
         self._wake = asyncio.Event()
-        self._budget_reached = False
         self._cancel_batches = False
-        self._failure: BaseException | None = None
-        parts.lander.urgency = self._train_urgency
+        parts.lander.urgency = self._departures.urgency
 
     @classmethod
     async def open(
@@ -97,17 +89,17 @@ class Orchestrator:
             await self._begin()
             while True:
                 await self._settled()
-                if self._failure is not None:
-                    if isinstance(self._failure, HaltedError):
-                        self._notice("error", str(self._failure))
+                if self._course.failure is not None:
+                    if self._course.halted:
+                        self._notice("error", str(self._course.failure))
                         await self._finish()
-                    raise self._failure
+                    raise self._course.failure
                 finished = await self._finish()
-                if not self._linger or self._stopping.is_set():
+                if not self._linger or self._course.stopping.is_set():
                     return finished
                 self._wake.clear()
                 await self._wake.wait()
-                if self._stopping.is_set():
+                if self._course.stopping.is_set():
                     return finished
                 self._bus.emit(ev.RunResumed(at=self._now(), host=self._parts.host, pid=self._parts.pid))
         finally:
@@ -141,9 +133,7 @@ class Orchestrator:
             for task in tasks
             if (recalled := parts.outcomes.recall(task)) is not None
         }
-        for task in tasks:
-            for name in task.after:
-                self._dependants.setdefault(name, []).append(task.id)
+        self._departures.expect(tasks)
         self._dispatcher.add(order(tasks, needs), done=done)
 
     async def _tidy(self) -> None:
@@ -187,7 +177,7 @@ class Orchestrator:
     async def _settled(self) -> None:
         """Wait until nothing runs and nothing more can, or somebody stops the run."""
         waiting = asyncio.ensure_future(self._dispatcher.wait())
-        stopped = asyncio.ensure_future(self._stopping.wait())
+        stopped = asyncio.ensure_future(self._course.stopping.wait())
         try:
             await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
@@ -214,200 +204,24 @@ class Orchestrator:
             self._notice("info", f"{which} at the service; the next run picks the answers up")
 
     async def _finish(self) -> ev.RunFinished:
-        halted = self._failure is not None
+        course = self._course
         await self._look_at_board()
-        if not (halted or self._stopping.is_set()):
+        if course.failure is None and not course.stopping.is_set():
             await self._parts.lander.mark(self._failed_rows())
             for view in self._views():
                 if view.state is TaskState.FAILED and view.attempt:
                     await self._parts.activities.give_back(view.id)
         snapshot = self._bus.state.snapshot()
-        counts, totals = snapshot.counts, snapshot.totals
-        total = len(snapshot.tasks)
-        landed = counts.get(TaskState.LANDED, 0)
-        failed = counts.get(TaskState.FAILED, 0)
-        cancelled = counts.get(TaskState.CANCELLED, 0)
-        status: RunStatus
-        if halted:
-            status, exit_status = "interrupted", HaltedError.exit_status
-        elif self._stopping.is_set() and landed + failed + cancelled < total:
-            status, exit_status = "interrupted", 130
-        elif self._budget_reached:
-            status, exit_status = "budget", 3
-        elif landed == total and not self._project.refused:
-            status, exit_status = "landed", 0
-        else:
-            status, exit_status = "failed", 1
-        finished = ev.RunFinished(
-            at=self._now(),
-            status=status,
-            exit_status=exit_status,
-            total=total,
-            landed=landed,
-            failed=failed,
-            cancelled=cancelled,
-            blocked=counts.get(TaskState.WAITING, 0),
-            trains=totals.trains,
-            pushes=totals.pushes,
-            model_calls=totals.model_calls,
-            batch_calls=totals.batch_calls,
-            cache_hits=totals.cache_hits,
-            tokens=totals.usage,
-            usd=totals.usd,
-            usd_saved=totals.usd_saved,
-            duration_s=self._now() - (snapshot.run.started or self._now()),
-        )
+        finished = closing(snapshot, course, at=self._now(), refused=len(self._project.refused))
         self._parts.gauges.measure()
         await self._bus.commit(finished)
-        if status in ("landed", "failed") and not counts.get(TaskState.TO_LAND):
-            await self._parts.end_run(status)
+        if finished.status in ("landed", "failed") and not snapshot.count(TaskState.TO_LAND):
+            await self._parts.end_run(finished.status)
         return finished
-
-    # One task
-
-    async def _work(self, task: Task, slot: Slot) -> None:
-        """Bring one task from where it stands to the target; the dispatcher counts it done when it has landed."""
-        if self._bus.state.view(task.id).state is TaskState.LANDED:
-            return  # Says the board, since the task was queued.
-        self._parts.activities.lend(task.id, slot)
-        try:
-            ready = self._waiting_to_land(task.id) or await self._run_task(task)
-            while True:
-                slot.release()
-                answer = await self._parts.lander.land(cargo(ready, self._settings))
-                if isinstance(answer, Landed):
-                    await self._landed(ready, answer)
-                    return
-                if isinstance(answer, Kept):
-                    raise NotLandedError(answer.problem)
-                await self._sent_back(ready, answer)
-                await slot.acquire()
-                ready = await self._run_task(task)
-        except BudgetReachedError as error:
-            if error.scope == "task":
-                await self._end(task.id, TaskState.FAILED, error.message)
-            elif not self._budget_reached:
-                self._budget_reached = True
-                self._dispatcher.drain()
-            raise
-        except NotLandedError as error:
-            self._bus.emit(ev.Progressed(at=self._now(), task=task.id, text=error.message))
-            raise
-        except asyncio.CancelledError:
-            if not self._stopping.is_set() and self._failure is None:
-                await self._end(task.id, TaskState.CANCELLED, "cancelled")
-            raise
-        except GivenUpError as error:
-            await self._end(task.id, TaskState.FAILED, str(error))
-            raise
-        except HaltedError as error:
-            self._fail(error)
-            raise
-        except StoreError as error:
-            # Without a journal or queue nothing can be promised any more: the whole run stops.
-            self._fail(error)
-            raise
-        except GitError as error:
-            if "No space left on device" in error.stderr:
-                self._fail(HaltedError(error.message, "make room on the disk, and run again"))
-            else:
-                await self._end(task.id, TaskState.FAILED, str(error))
-            raise
-        except TaskyardError as error:
-            await self._end(task.id, TaskState.FAILED, str(error))
-            raise
-        except Exception as error:
-            await self._end(task.id, TaskState.FAILED, f"{type(error).__name__}: {error}")
-            raise
-        finally:
-            asyncio.get_running_loop().call_soon(self._parts.lander.hurry)
-
-    async def _run_task(self, task: Task) -> Ready:
-        start = Start.from_view(self._bus.state.view(task.id))
-        return await run_task(
-            task, self._parts.activities, start=start, max_attempts=self._settings.run.max_attempts
-        )
-
-    def _waiting_to_land(self, task_id: str) -> Ready | None:
-        """A task that was verified before the run was interrupted needs only its train."""
-        view = self._bus.state.view(task_id)
-        if view.state is not TaskState.TO_LAND or view.change is None:
-            return None
-        return Ready(view.task, view.attempt, view.branch, view.change)
-
-    async def _landed(self, ready: Ready, answer: Landed) -> None:
-        view = self._bus.state.view(ready.task.id)
-        await self._bus.commit(
-            ev.TaskLanded(at=self._now(), task=ready.task.id, commit=answer.commit, train=answer.train)
-        )
-        await self._parts.activities.landed(view, ready.change)
-
-    async def _sent_back(self, ready: Ready, answer: SentBack) -> None:
-        view = self._bus.state.view(ready.task.id)
-        await self._parts.activities.learn_from_return(view, answer.reason, answer.feedback, answer.paths)
-        await self._bus.commit(
-            ev.TaskSentBack(
-                at=self._now(),
-                task=ready.task.id,
-                attempt=ready.attempt,
-                reason=answer.reason,
-                other=answer.other,
-                paths=answer.paths,
-                feedback=answer.feedback,
-            )
-        )
-        if view.returns + 1 > MAX_RETURNS:
-            raise GivenUpError(f"sent back {view.returns + 1} times: {answer.reason}")
-
-    async def _end(self, task_id: str, state: TaskState, reason: str) -> None:
-        try:
-            await self._bus.commit(ev.TaskEnded(at=self._now(), task=task_id, state=state, reason=reason))
-        except StoreError as error:
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = error
-            self._dispatcher.drain()
-            self._dispatcher.cancel_running()
 
     def _queued(self, task: Task) -> None:
         if self._bus.state.view(task.id).state is TaskState.WAITING:
             self._bus.emit(ev.TaskQueued(at=self._now(), task=task.id))
-
-    def _train_urgency(self, queued: Collection[str]) -> Urgency:
-        """How soon a train should leave: now when nothing else runs, soon when a task waits for nothing but these."""
-        state = self._bus.state
-        starting = state.count(TaskState.QUEUED) if self._dispatcher.mode == "running" else 0
-        if state.count(TaskState.RUNNING) == 0 and starting == 0:
-            # After a resume all that was verified before comes at once, and leaves together.
-            return Urgency.NONE if self._more_come_at_once() else Urgency.NOW
-
-        def comes(name: str) -> bool:
-            return name in queued or state.view(name).state is TaskState.LANDED
-
-        needed = any(
-            all(comes(name) for name in state.view(dependant).task.after)
-            for name in queued
-            for dependant in self._dependants.get(name, ())
-            if state.view(dependant).state is TaskState.WAITING
-        )
-        return Urgency.SOON if needed else Urgency.NONE
-
-    def _more_come_at_once(self) -> bool:
-        """Whether verified work is on its way to the queue, or has just landed (and hurries the train then)."""
-        aboard = self._parts.lander.aboard
-        if self._bus.state.count(TaskState.TO_LAND) <= len(aboard):
-            return False
-        coming = {Progress.RUNNING}
-        if self._dispatcher.mode == "running":
-            coming.add(Progress.QUEUED)
-        return any(
-            view.state is TaskState.TO_LAND
-            and view.id not in aboard
-            and self._dispatcher.progress(view.id) in coming
-            for view in self._views()
-        )
 
     # Commands
 
@@ -478,7 +292,7 @@ class Orchestrator:
 
     def stop(self) -> None:
         """End the run within 5 s. What was done is kept; the next run goes on from it."""
-        self._stopping.set()
+        self._course.stopping.set()
         self._wake.set()
 
     # Small things

@@ -1,0 +1,43 @@
+"""Whether a run goes on: what its tasks and its orchestrator both have to know of its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.dispatch import Dispatcher
+from engine.errors import HaltedError
+
+
+class Course:
+    """The course of one run. `stopping`: somebody asked for that; `failure`: it cannot go on."""
+
+    def __init__(self) -> None:
+        self.stopping = asyncio.Event()
+        self.failure: BaseException | None = None
+        self.budget_reached = False
+        self.dispatcher: Dispatcher[None] | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether what is cancelled now is to be taken up by the next run."""
+        return self.stopping.is_set() or self.failure is not None
+
+    @property
+    def halted(self) -> bool:
+        """Whether no task could go on, for a reason that a person can mend."""
+        return isinstance(self.failure, HaltedError)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop all work because of an error that is nobody's task's; the first one counts."""
+        if self.failure is None:
+            self.failure = error
+            if self.dispatcher is not None:
+                self.dispatcher.drain()
+                self.dispatcher.cancel_running()
+
+    def reach_budget(self) -> None:
+        """Start no more tasks: the run's budget allows none."""
+        if not self.budget_reached:
+            self.budget_reached = True
+            if self.dispatcher is not None:
+                self.dispatcher.drain()
