@@ -1,4 +1,4 @@
-"""Keep the README true: its table of keys is made from the bindings. `python -m tests.readme` writes it anew."""
+"""Keep the README true: its short table of keys is made from the bindings. `python -m tests.readme` writes it anew."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from pathlib import Path
 from tui.screens.help import key_groups
 
 README = Path(__file__).parents[1] / "README.md"
-SHOWN = ("Tasks", "Dashboard", "Task screen", "Everywhere")
+SHOWN = {
+    "Tasks": ("enter", "space"),
+    "Dashboard": ("/", "e", "s", "r", "x", "p", "X", "+", "esc"),
+    "Task screen": ("f", "o", "J", "esc"),
+    "Everywhere": ("?", "n", "ctrl+p", "q"),
+}
+"""The keys that a newcomer needs, by the place where they work; the help of the dashboard lists all."""
 
 
 def key_table() -> str:
-    """The keys as a Markdown table, by the place where they work."""
+    """The keys as a Markdown table."""
     lines = ["| | Key | |", "|---|---|---|"]
-    for place, rows in key_groups():
-        if place in SHOWN:
-            for index, (keys, words) in enumerate(rows):
-                shown = " ".join(f"`{key}`" if key != "|" else "`\\|`" for key in keys.split())
-                lines.append(f"| {'**' + place + '**' if index == 0 else ''} | {shown} | {words} |")
+    for place, rows in key_groups("LIVE"):
+        chosen = [(keys.split(), words) for keys, words in rows if keys.split()[0] in SHOWN.get(place, ())]
+        for index, (keys, words) in enumerate(chosen):
+            shown = " ".join(f"`{key}`" for key in keys)
+            lines.append(f"| {'**' + place + '**' if index == 0 else ''} | {shown} | {words} |")
     return "\n".join(lines)
 
 

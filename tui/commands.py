@@ -29,15 +29,17 @@ class DashboardCommands(Provider):
     def _commands(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
         app = self._dashboard
         steering = app.steering
-        if app.source.playback is not None:
-            yield "Play or pause", "The tape of the replay (p)", steering.toggle_pause
-        else:
+        if app.source.mode == "REPLAY":
+            yield "Play or pause", "The tape of the replay (p)", steering.toggle_play
+            yield "Faster", "Play the tape faster (>)", partial(steering.step_speed, 1)
+            yield "Slower", "Play the tape slower (<)", partial(steering.step_speed, -1)
+        elif app.source.mode == "LIVE":
             yield "Pause or go on", "Start no more tasks, or start them again (p)", steering.toggle_pause
             yield "Drain", "Start no more tasks, end with those that run (X)", steering.drain
             yield "Land now", "Let the train leave with what is ready (L)", steering.land_now
             yield "Change the lane", "Of the chosen tasks: economy or fast (m)", app.change_lane
-            yield "One more task at once", "Raise the limit (>)", partial(steering.step, 1)
-            yield "One task fewer at once", "Lower the limit (<)", partial(steering.step, -1)
+            yield "One more task at once", "Raise the limit (>)", partial(steering.step_concurrency, 1)
+            yield "One task fewer at once", "Lower the limit (<)", partial(steering.step_concurrency, -1)
         for number, name in enumerate(("Dispatch", "Caches", "Batches", "Lessons", "History"), 1):
             yield f"Panel: {name}", f"Go to it ({number})", partial(app.go_to_panel, number)
         yield "Notices", "All that a person was told in this run (n)", app.action_notices

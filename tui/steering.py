@@ -25,11 +25,19 @@ class Steering:
     def __init__(self, app: DashboardApp) -> None:
         self._app = app
 
+    def refuse(self) -> None:
+        """Say why a command does nothing here."""
+        reasons = {
+            "LIVE": "that is for replays",
+            "WATCH": "read-only: this run belongs to another process",
+            "REPLAY": "read-only: this is a replay",
+        }
+        self._app.tell(reasons[self._app.source.mode], "warning")
+
     def _control(self) -> Control | None:
         source = self._app.source
         if source.control is None:
-            why = "this is a replay" if source.playback is not None else "this run belongs to another process"
-            self._app.tell(f"read-only: {why}", "warning")
+            self.refuse()
             return None
         if self._app.frame.snapshot.run.started is None:
             self._app.tell("the run is still starting", "warning")
@@ -90,11 +98,7 @@ class Steering:
         self._app.tell(f"{_names([view.id for view in moved])} to the {lane} lane, from the next attempt on")
 
     def toggle_pause(self) -> None:
-        """Start no more tasks, or start them again; in a replay, play or pause."""
-        playback = self._app.source.playback
-        if playback is not None:
-            playback.toggle()
-            return
+        """Start no more tasks, or start them again."""
         control = self._control()
         if control is None:
             return
@@ -133,19 +137,33 @@ class Steering:
             control.land_now()
             self._app.tell("the train leaves now")
 
-    def step(self, direction: int) -> None:
-        """One slot more or fewer; in a replay, the next speed up or down."""
-        playback = self._app.source.playback
-        if playback is not None:
-            faster = [speed for speed in SPEEDS if (speed - playback.speed) * direction > 0]
-            if faster:
-                playback.set_speed(faster[0] if direction > 0 else faster[-1])
-            return
+    def step_concurrency(self, direction: int) -> None:
+        """One slot more or fewer."""
         control = self._control()
         if control is not None:
             limit = max(1, self._app.frame.snapshot.run.max_concurrency + direction)
             control.set_concurrency(limit)
             self._app.tell(f"at most {count(limit, 'task')} at once")
+
+    def toggle_play(self) -> None:
+        """Play the tape, or pause it."""
+        tape = self._app.source.playback
+        if tape is not None:
+            tape.toggle()
+
+    def step_speed(self, direction: int) -> None:
+        """Play the tape at the next speed up or down."""
+        tape = self._app.source.playback
+        if tape is not None:
+            further = [speed for speed in SPEEDS if (speed - tape.speed) * direction > 0]
+            if further:
+                tape.set_speed(further[0] if direction > 0 else further[-1])
+
+    def seek_by(self, seconds: float) -> None:
+        """Jump on the tape, by seconds of the run."""
+        tape = self._app.source.playback
+        if tape is not None:
+            tape.seek(tape.position + seconds)
 
 
 def _names(task_ids: Sequence[str]) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from textual import events
+from textual.binding import Binding
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from tui.frame import Frame
+from tui.modes import ModeBound, works_in
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
@@ -64,8 +67,24 @@ class Guarded:
             )
 
 
-class FrameScreen(Guarded, Screen[None]):
+class FrameScreen(Guarded, ModeBound, Screen[None]):
     """A screen that follows the run: the app shows it a frame whenever something changed."""
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why a key of another mode does nothing in this one."""
+        bound = [
+            binding.action
+            for binding in self.BINDINGS
+            if isinstance(binding, Binding) and event.key in binding.key.split(",")
+        ]
+        mode = self.dashboard.source.mode
+        if bound and not any(works_in(action, mode) for action in bound):
+            event.stop()
+            self.dashboard.steering.refuse()
+
+    def action_play(self) -> None:
+        """Play or pause."""
+        self.dashboard.steering.toggle_play()
 
     @property
     def dashboard(self) -> DashboardApp:

@@ -57,14 +57,17 @@ class MainScreen(FrameScreen):
             tooltip="Try the marked tasks (or this one) again, once failed or cancelled",
         ),
         Binding("x", "cancel", "cancel", tooltip="Cancel the marked tasks (or this one), after a question"),
-        Binding("p", "pause", "pause", tooltip="Start no more tasks, or go on; in a replay: play or pause"),
+        Binding("p", "pause", "pause", tooltip="Start no more tasks, or start them again"),
+        Binding("p", "play", "play/pause", tooltip="Play or pause; from the end, play again"),
         Binding("X", "drain", "Drain: start no more tasks, end with those that run", show=False),
         Binding("m", "lane", "Move to the other lane: economy (half price, in batches) or fast", show=False),
         Binding("L", "land_now", "Let the train leave now", show=False),
-        Binding("greater_than_sign", "more(1)", "One more task at once; in a replay: faster", show=False),
-        Binding("less_than_sign", "more(-1)", "One task fewer at once; in a replay: slower", show=False),
-        Binding("right_square_bracket", "jump(1)", "In a replay: 10 s on", show=False),
-        Binding("left_square_bracket", "jump(-1)", "In a replay: 10 s back", show=False),
+        Binding("greater_than_sign", "more(1)", "One more task at once", show=False),
+        Binding("less_than_sign", "more(-1)", "One task fewer at once", show=False),
+        Binding("greater_than_sign", "speed(1)", "faster", tooltip="Play faster"),
+        Binding("less_than_sign", "speed(-1)", "slower", tooltip="Play slower"),
+        Binding("right_square_bracket", "seek(1)", "+10 s", tooltip="10 s of the run on"),
+        Binding("left_square_bracket", "seek(-1)", "-10 s", tooltip="10 s of the run back"),
         Binding(
             "plus", "zoom", "zoom", tooltip="Show the panel that has the keys in full, or all panels again"
         ),
@@ -290,11 +293,13 @@ class MainScreen(FrameScreen):
         self.dashboard.steering.land_now()
 
     def action_more(self, step: int) -> None:
-        """More or fewer tasks at once; in a replay, faster or slower."""
-        self.dashboard.steering.step(step)
+        """More or fewer tasks at once."""
+        self.dashboard.steering.step_concurrency(step)
 
-    def action_jump(self, direction: int) -> None:
+    def action_speed(self, step: int) -> None:
+        """Play faster or slower."""
+        self.dashboard.steering.step_speed(step)
+
+    def action_seek(self, direction: int) -> None:
         """Jump in a replay."""
-        tape = self.dashboard.source.playback
-        if tape is not None:
-            tape.seek(tape.position + direction * JUMP)
+        self.dashboard.steering.seek_by(direction * JUMP)

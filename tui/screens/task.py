@@ -56,7 +56,8 @@ class TaskScreen(FrameScreen):
         Binding("r", "retry", "retry", tooltip="Try the task again, once it failed or was cancelled"),
         Binding("x", "cancel", "cancel", tooltip="Cancel the task, after a question"),
         Binding("m", "lane", "Move to the other lane: economy (half price, in batches) or fast", show=False),
-        Binding("p", "pause", "Pause or go on", show=False),
+        Binding("p", "pause", "Start no more tasks, or start them again", show=False),
+        Binding("p", "play", "Play or pause; from the end, play again", show=False),
         Binding("J", "neighbour(1)", "Next task of the list", show=False),
         Binding("K", "neighbour(-1)", "Previous task of the list", show=False),
     ]

@@ -16,12 +16,13 @@ from engine.snapshot import TaskView
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, text
+from tui.modes import ModeBound
 from tui.order import Order, ordered
 from tui.rows import Columns, longest_id, task_row
 from tui.widgets.line_view import draw
 
 
-class TaskList(ScrollView, can_focus=True):
+class TaskList(ModeBound, ScrollView, can_focus=True):
     """Rows of tasks with a cursor that stays on its task, whatever moves around it."""
 
     DEFAULT_CSS = """

@@ -1,0 +1,91 @@
+"""What the footer, the help and the palette offer works in the mode at hand, on every screen."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tui import moments, sample_run
+from tests.tui.test_keys import WIDE, ready, shown, until
+from tui.app import DashboardApp
+from tui.commands import DashboardCommands
+from tui.modes import works_in
+from tui.screens.help import HelpScreen, key_groups
+from tui.screens.task import TaskScreen
+from tui.source import Mode, ReplaySource, Source
+from tui.widgets.key_bar import KeyBar
+
+MODES: tuple[Mode, ...] = ("LIVE", "WATCH", "REPLAY")
+STEERING = {"retry", "cancel", "pause", "drain", "lane", "land_now", "more"}
+TAPE = {"play", "speed", "seek"}
+
+
+def source_in(mode: Mode) -> Source:
+    if mode == "REPLAY":
+        clock = [100.0]
+        return ReplaySource(sample_run.events(), monotonic=lambda: clock[0])
+    return moments.running() if mode == "LIVE" else moments.stale()
+
+
+def bar(app: DashboardApp) -> str:
+    return "".join(segment.text for segment in app.screen.query_one(KeyBar).render_line(0))
+
+
+def actions(app: DashboardApp) -> set[str]:
+    """The actions, without their parameters, that a key would run on this screen."""
+    active = app.screen.active_bindings.values()
+    return {each.binding.action.partition("(")[0] for each in active if each.enabled}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_only_what_works_is_offered(mode: Mode) -> None:
+    app = DashboardApp(source_in(mode))
+    async with app.run_test(size=WIDE, notifications=True) as pilot:
+        if mode == "REPLAY":
+            await pilot.press("right_square_bracket")
+        await ready(app)
+        for screen in ("main", "task"):
+            if screen == "task":
+                await pilot.press("enter")
+                await until(lambda: isinstance(app.screen, TaskScreen))
+                await pilot.pause()
+            offered = actions(app)
+            assert bool(offered & STEERING) == (mode == "LIVE")
+            assert bool(offered & TAPE) == (mode == "REPLAY")
+            assert ("retry" in bar(app)) == (mode == "LIVE")
+            assert ("play" in bar(app)) == (mode == "REPLAY" and screen == "main")
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, HelpScreen) and "Everywhere" in shown(app, "LineView"))
+        text = " ".join(shown(app, "LineView").split())
+        listed = {words for _, rows in key_groups(mode) for _, words in rows}
+        others = {words for each in MODES for _, rows in key_groups(each) for _, words in rows} - listed
+        assert others
+        assert [words for words in listed if words not in text] == []
+        assert [words for words in others if words in text] == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_key_of_another_mode_says_why_not(mode: Mode) -> None:
+    refused = {"LIVE": ("right_square_bracket",), "WATCH": ("r", "L"), "REPLAY": ("x", "X")}[mode]
+    words = {
+        "LIVE": "that is for replays",
+        "WATCH": "read-only: this run belongs to another process",
+        "REPLAY": "read-only: this is a replay",
+    }[mode]
+    app = DashboardApp(source_in(mode))
+    async with app.run_test(size=WIDE, notifications=True) as pilot:
+        await pilot.press(*refused)
+        await until(lambda: [n.message for n in app._notifications] == [words] * len(refused))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_palette_offers_what_works(mode: Mode) -> None:
+    app = DashboardApp(source_in(mode))
+    async with app.run_test(size=WIDE):
+        names = {str(hit.text) async for hit in DashboardCommands(app.screen).discover()}
+    assert ("Drain" in names) == (mode == "LIVE")
+    assert ("Play or pause" in names) == (mode == "REPLAY")
+
+
+def test_what_no_table_names_works_everywhere() -> None:
+    assert all(works_in("app.help", mode) and works_in("panel(1)", mode) for mode in MODES)
+    assert [mode for mode in MODES if works_in("more(1)", mode)] == ["LIVE"]

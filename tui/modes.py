@@ -1,0 +1,45 @@
+"""Which commands work where: a live run is steered, a watched one looked at, and a past one is a tape.
+
+The key bar, the help and the palette show what works in the mode at hand, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tui.source.protocol import Mode
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+    from tui.app import DashboardApp
+
+_WORKS_IN: dict[str, Mode] = {
+    "retry": "LIVE",
+    "cancel": "LIVE",
+    "mark": "LIVE",
+    "pause": "LIVE",
+    "drain": "LIVE",
+    "lane": "LIVE",
+    "land_now": "LIVE",
+    "more": "LIVE",
+    "choose_run": "WATCH",
+    "play": "REPLAY",
+    "speed": "REPLAY",
+    "seek": "REPLAY",
+}
+
+
+def works_in(action: str, mode: Mode) -> bool:
+    """Whether the action, as a binding names it ("more(1)"), does anything in this mode."""
+    name = action.partition("(")[0].rpartition(".")[2]
+    return _WORKS_IN.get(name, mode) == mode
+
+
+class ModeBound:
+    """A screen or widget whose bindings are only there in the modes that they work in."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether the action works in the mode of what is shown."""
+        app = cast("DashboardApp", cast("Widget", self).app)
+        return works_in(action, app.source.mode)
