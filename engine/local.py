@@ -27,6 +27,7 @@ from engine.git.words import count_of
 from engine.git.worktrees import Worktree, Worktrees
 from engine.llm.budget import Budget
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress
+from engine.log_times import LogTimes
 from engine.model import (
     AnswerSource,
     Change,
@@ -117,6 +118,7 @@ class LocalActivities:
         self._guard = ConfigGuard(repository)
         self._open: dict[str, Worktree] = {}
         self._progressed: dict[str, float] = {}
+        self._log_times: dict[str, LogTimes] = {}
         self._slots: dict[str, Slot] = {}
         self._recalled: set[str] = set()
 
@@ -143,6 +145,8 @@ class LocalActivities:
 
     def _progress(self, attempt: Attempt, text: str) -> None:
         """Tell the task's last line, at most a few times a second: output can be fast."""
+        if not any(char.isalnum() for char in text):
+            return  # dots and lines say nothing
         now = self.now()
         if now - self._progressed.get(attempt.task.id, 0.0) >= PROGRESS_EVERY:
             self._progressed[attempt.task.id] = now
@@ -415,24 +419,21 @@ class LocalActivities:
 
     async def judge(
         self, attempt: Attempt, plan: Plan, change: Change, verification: Verification
-    ) -> Verdict:
+    ) -> Verdict | None:
         kind = self._settings.roles.judge.kind
         if kind == "none":
-            verdict = Verdict(True, "no Judge is set")
+            return None
+        diff = await self._worktrees.diff(change.base, change.commit)
+        if kind == "command":
+            said = await self._run_agent(Role.JUDGE, Stage.JUDGE, attempt, plan, verification.command, diff)
+            verdict = read_json(said.text, Verdict, "Judge")
         else:
-            diff = await self._worktrees.diff(change.base, change.commit)
-            if kind == "command":
-                said = await self._run_agent(
-                    Role.JUDGE, Stage.JUDGE, attempt, plan, verification.command, diff
-                )
-                verdict = read_json(said.text, Verdict, "Judge")
-            else:
-                request = self._requests.judge(attempt, plan, verification.command, diff)
-                made = self._open.get(attempt.task.id)
-                if request.lane is Lane.ECONOMY and made is not None and await self._worktrees.put_away(made):
-                    # Thousands may wait for one batch; what is judged is the commit.
-                    del self._open[attempt.task.id]
-                verdict = (await self._ask(attempt, Stage.JUDGE, request)).decode(Verdict)
+            request = self._requests.judge(attempt, plan, verification.command, diff)
+            made = self._open.get(attempt.task.id)
+            if request.lane is Lane.ECONOMY and made is not None and await self._worktrees.put_away(made):
+                # Thousands may wait for one batch; what is judged is the commit.
+                del self._open[attempt.task.id]
+            verdict = (await self._ask(attempt, Stage.JUDGE, request)).decode(Verdict)
         self.emit(ev.Judged(at=self.now(), task=attempt.task.id, attempt=attempt.number, verdict=verdict))
         if not verdict.approved:
             findings = "\n".join(f"- {finding}" for finding in verdict.findings)
@@ -505,7 +506,7 @@ class LocalActivities:
             Recalled(
                 patch=patch,
                 plan=view.plan or Plan(),
-                verdict=view.verdict or Verdict(True),
+                verdict=view.verdict,
                 summary=change.summary,
                 built_on=built_on(
                     change.paths, {k: v for k, v in self._landing.paths().items() if k != view.id}
@@ -551,10 +552,14 @@ class LocalActivities:
 
     def _write_log(self, attempt: Attempt, stage: Stage, text: str) -> None:
         path = self._log(attempt, stage)
+        times = self._log_times.get(attempt.task.id)
+        if times is None or times.log != path:
+            times = self._log_times[attempt.task.id] = LogTimes(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8", errors="replace") as file:
-                file.write(text)
+            with path.open("ab") as file:
+                times.note(file.tell(), self.now())
+                file.write(text.encode(errors="replace"))
         except OSError:
             # A full disk must not stop the work; the journal's own error tells the user.
             return

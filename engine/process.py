@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 import msgspec
 
 from engine.errors import ProcessError
+from engine.log_times import LogTimes
 
 if TYPE_CHECKING:
     import psutil
@@ -90,8 +91,9 @@ async def run_process(
     idle_timeout: float | None = None,
     on_line: Callable[[str], None] | None = None,
     monotonic: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.time,
 ) -> ProcessResult:
-    """Run `argv` (no shell) in `cwd`, its output (both streams) appended to `log` as it comes.
+    """Run `argv` (no shell) in `cwd`, its output (both streams) appended to `log` as it comes, its times beside it.
 
     `timeout` bounds the whole run, `idle_timeout` the silence between two outputs, in seconds. `on_line` gets each
     line. Cancelling ends the group. Raises ProcessError when the program cannot be started or `log` not be written.
@@ -106,7 +108,7 @@ async def run_process(
         raise ProcessError(f"cannot write {log}: {error.strerror}", "make room or mend its rights") from error
     mark = uuid.uuid4().hex
     with sink:
-        output = _Output(sink, on_line, monotonic)
+        output = _Output(sink, LogTimes(log), on_line, monotonic, clock)
         try:
             transport = await _start(output, argv, cwd, {**env, CHILD_VARIABLE: mark})
         except (OSError, ValueError) as error:
@@ -169,13 +171,20 @@ class _Output(asyncio.SubprocessProtocol):
     """
 
     def __init__(
-        self, sink: BinaryIO, on_line: Callable[[str], None] | None, monotonic: Callable[[], float]
+        self,
+        sink: BinaryIO,
+        times: LogTimes,
+        on_line: Callable[[str], None] | None,
+        monotonic: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
         self.tail = bytearray()
         self.closed = False
         self.exited = False
         self.failure: Exception | None = None
         self._sink = sink
+        self._times = times
+        self._clock = clock
         self._on_line = on_line
         self._monotonic = monotonic
         self.heard = monotonic()
@@ -188,6 +197,7 @@ class _Output(asyncio.SubprocessProtocol):
         self.heard = self._monotonic()
         # A full disk must not stop the work; the journal's own error tells the user.
         with contextlib.suppress(OSError):
+            self._times.note(self._sink.tell(), self._clock())
             self._sink.write(data)
             self._sink.flush()
         self.tail += data

@@ -16,6 +16,7 @@ import pytest
 
 from engine import process
 from engine.errors import ProcessError
+from engine.log_times import LogTimes, LogTimesReader
 from engine.process import ProcessResult, child_environment, end_strays, run_process, strays
 
 Run = Callable[..., Awaitable[ProcessResult]]
@@ -57,6 +58,19 @@ def pid_in(path: Path) -> int:
 
 
 # Output
+
+
+async def test_the_times_of_the_output_stand_beside_it(run: Run, tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "out.log"
+    await run("print('one')", clock=lambda: 100.0)
+    await run("print('two')", clock=lambda: 107.0)
+    times = LogTimesReader(log)
+    assert times.read() == [(0, 100.0), (4, 107.0)]
+    writer = LogTimes(log)
+    for offset, at in ((8, 110.0), (9, 110.4), (10, 111.5)):
+        writer.note(offset, at)
+    assert times.read() == [(8, 110.0), (10, 111.5)]
+    assert log.read_text() == "one\ntwo\n"
 
 
 async def test_output_of_both_streams_goes_to_the_log_and_the_tail(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""When the bytes of a log arrived, written beside it (`<log>.times`), so that the log itself stays what a child said.
+
+A record is the offset in the log and the seconds since the epoch, at most one each second: a line's time is that of
+the last record at or before it, true to a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from pathlib import Path
+
+EVERY = 1.0
+"""Seconds between two records."""
+
+_RECORD = struct.Struct("<Qd")
+
+
+class LogTimes:
+    """Writes the records of one log. Note the time before the bytes are written: a reader then never lacks it."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self._path = _beside(log)
+        self._last = float("-inf")
+
+    def note(self, offset: int, at: float) -> None:
+        """Say that what is written at `offset` arrived at `at`. A full disk is no reason to stop."""
+        if at - self._last < EVERY:
+            return
+        self._last = at
+        with contextlib.suppress(OSError), self._path.open("ab") as file:
+            file.write(_RECORD.pack(offset, at))
+
+
+class LogTimesReader:
+    """Reads the records of one log; each `read` only those that are new."""
+
+    def __init__(self, log: Path) -> None:
+        self._path = _beside(log)
+        self._read = 0
+
+    def read(self) -> list[tuple[int, float]]:
+        """The new records, (offset, seconds since the epoch) each; none where nobody wrote them."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                data = file.read()
+        except OSError:
+            return []
+        whole = len(data) - len(data) % _RECORD.size
+        self._read += whole
+        return list(_RECORD.iter_unpack(data[:whole]))
+
+
+def _beside(log: Path) -> Path:
+    return log.with_name(f"{log.name}.times")
