@@ -29,12 +29,13 @@ class Attempt(msgspec.Struct, frozen=True):
 class Recalled(msgspec.Struct, frozen=True):
     """What an earlier run made of the same task over the same starting tree, judged and landed.
 
+    `verdict` is None where no Judge was set.
     `built_on` names the tasks of the board whose changes the patch needs under it; `usage` and `usd` are what it cost.
     """
 
     patch: bytes
     plan: Plan
-    verdict: Verdict
+    verdict: Verdict | None
     summary: str
     built_on: tuple[str, ...] = ()
     usage: Usage = Usage()
@@ -83,8 +84,8 @@ class Activities(Protocol):
 
     async def judge(
         self, attempt: Attempt, plan: Plan, change: Change, verification: Verification
-    ) -> Verdict:
-        """Ask the Judge; raises StageFailedError when it refuses."""
+    ) -> Verdict | None:
+        """Ask the Judge; None where none is set. Raises StageFailedError when it refuses."""
 
     async def learn(self, attempt: Attempt, plan: Plan, stage: Stage, failure: StageFailedError) -> None:
         """Keep a failure as a lesson."""

@@ -40,7 +40,7 @@ def closing(snapshot: Snapshot, course: Course, *, at: float, refused: int) -> e
         tokens=totals.usage,
         usd=totals.usd,
         usd_saved=totals.usd_saved,
-        duration_s=at - (snapshot.run.started or at),
+        duration_s=snapshot.run.elapsed(at),
     )
 
 

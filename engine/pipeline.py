@@ -182,9 +182,10 @@ class _Attempt:
             await self._verify(change)
         except StageFailedError:
             return None
-        self._do.emit(
-            ev.Judged(at=do.now(), task=attempt.task.id, attempt=attempt.number, verdict=recalled.verdict)
-        )
+        if recalled.verdict is not None:
+            self._do.emit(
+                ev.Judged(at=do.now(), task=attempt.task.id, attempt=attempt.number, verdict=recalled.verdict)
+            )
         return change
 
     async def _changed(self, change: Change) -> None:
@@ -199,7 +200,7 @@ class _Attempt:
             lambda v: f"passed in {v.duration:.1f} s",
         )
 
-    async def _judge(self, plan: Plan, change: Change, verification: Verification) -> Verdict:
+    async def _judge(self, plan: Plan, change: Change, verification: Verification) -> Verdict | None:
         return await self._do.judge(self._attempt, plan, change, verification)
 
     async def _run(self, stage: Stage, work: Callable[[], Awaitable[T]], note: Callable[[T], str]) -> T:
@@ -262,5 +263,5 @@ def _size(change: Change) -> str:
     return f"{change.files} file{'s' if change.files != 1 else ''}, +{change.added} −{change.removed}"
 
 
-def _verdict(verdict: Verdict) -> str:
-    return verdict.reason[:200] or "approved"
+def _verdict(verdict: Verdict | None) -> str:
+    return "not judged: no Judge is set" if verdict is None else verdict.reason[:200] or "approved"

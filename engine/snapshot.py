@@ -65,13 +65,28 @@ class CallView(msgspec.Struct, frozen=True):
     record: str = ""
 
 
+class TryView(msgspec.Struct, frozen=True):
+    """What one attempt came to. `stage` is where it ended badly; `feedback` is what the attempt after it is told."""
+
+    attempt: int
+    stage: Stage | None = None
+    problem: str = ""
+    feedback: str = ""
+    base: str = ""
+    change: Change | None = None
+    verification: Verification | None = None
+    verdict: Verdict | None = None
+    lessons: tuple[LessonGiven, ...] = ()
+
+
 class TaskView(msgspec.Struct, frozen=True, eq=False):
     """All that is known of one task. `usd` counts calls with a known price; `started` is its first attempt.
 
     `over` says that the newest attempt came to an end of its own, so that the next one is another; without it, an
     attempt that stands still was interrupted. `failures` and `returns` count failed attempts and send-backs since
     somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the lessons this task
-    caused and has not resolved yet.
+    caused and has not resolved yet. `ended_badly` are the attempts that did, the newest of them last; `idle` seconds
+    since it started, nobody worked on the run.
     """
 
     task: Task
@@ -109,6 +124,8 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     learned: tuple[str, ...] = ()
     spans: tuple[StageSpan, ...] = ()
     calls: tuple[CallView, ...] = ()
+    ended_badly: tuple[TryView, ...] = ()
+    idle: float = 0.0
 
     @property
     def id(self) -> str:
@@ -116,10 +133,34 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
         return self.task.id
 
     def elapsed(self, now: float) -> float:
-        """Seconds from the first attempt to the end, or to `now`; 0 before the first attempt."""
+        """Seconds from the first attempt to the end, or to `now`, without those in which nobody worked on the run.
+
+        0 before the first attempt.
+        """
         if self.started is None:
             return 0.0
-        return max(0.0, (self.ended if self.ended is not None else now) - self.started)
+        return max(0.0, (self.ended if self.ended is not None else now) - self.started - self.idle)
+
+    @property
+    def tries(self) -> tuple[TryView, ...]:
+        """The attempts that are known, oldest first; the newest may still go on."""
+        if not self.attempt or any(each.attempt == self.attempt for each in self.ended_badly):
+            return self.ended_badly
+        return (*self.ended_badly, self.newest_try(self.stage))
+
+    def newest_try(self, stage: Stage | None) -> TryView:
+        """The newest attempt as it stands, at this stage."""
+        return TryView(
+            attempt=self.attempt,
+            stage=stage,
+            problem=self.problem,
+            feedback=self.feedback if self.over else "",
+            base=self.base,
+            change=self.change,
+            verification=self.verification,
+            verdict=self.verdict,
+            lessons=self.lessons,
+        )
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -144,7 +185,8 @@ class LessonNote(msgspec.Struct, frozen=True):
 
 
 class RunView(msgspec.Struct, frozen=True):
-    """The run as a whole."""
+    """The run as a whole. `idle`: seconds since it started in which no process worked on it; `resumed`: when one took
+    it up again, the last time."""
 
     run: str = ""
     board: str = ""
@@ -157,6 +199,8 @@ class RunView(msgspec.Struct, frozen=True):
     roles: dict[str, str] = {}
     started: float | None = None
     resumes: int = 0
+    resumed: float | None = None
+    idle: float = 0.0
     cycle: int = 1
     dispatch: str = "running"
     max_concurrency: int = 0
@@ -166,6 +210,13 @@ class RunView(msgspec.Struct, frozen=True):
     budget_usd: float | None = None
     budget_reached: str = ""
     finished: ev.RunFinished | None = None
+
+    def elapsed(self, now: float) -> float:
+        """Seconds that a process worked on the run, to its end or to `now`; 0 before it started."""
+        if self.started is None:
+            return 0.0
+        until = self.finished.at if self.finished is not None else now
+        return max(0.0, until - self.started - self.idle)
 
 
 class Totals(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
 }
 _NO_DETAILS: dict[str, Any] = {
     "plan": None, "change": None, "verification": None, "verdict": None, "lessons": (), "feedback": "", "worktree": "",
-    "spans": (), "calls": (),
+    "spans": (), "calls": (), "ended_badly": (),
 }  # fmt: skip
 
 
@@ -38,10 +38,10 @@ class RunState(Facts):
 
     def apply(self, event: ev.Event) -> None:
         """Take one event in. An event about a task nobody knows changes nothing."""
-        self.at = max(self.at, event.at)
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
+        self.at = max(self.at, event.at)
 
     def apply_all(self, events: Iterable[ev.Event]) -> RunState:
         """Take events in, in order; gives itself back."""

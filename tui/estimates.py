@@ -81,9 +81,10 @@ def throughput(
 ) -> tuple[tuple[int, ...], float]:
     """Tasks landed in each of `cells` equal spans up to now, and the tasks a minute over all of them.
 
-    The spans cover the run so far, at most `longest` seconds.
+    The spans cover the run so far, or since it was taken up again, at most `longest` seconds.
     """
-    begin = snapshot.run.started if snapshot.run.started is not None else now
+    run = snapshot.run
+    begin = run.resumed if run.resumed is not None else run.started if run.started is not None else now
     covered = min(longest, max(60.0, now - begin))
     counts = [0] * cells
     for at in reversed(snapshot.landings):

@@ -26,12 +26,8 @@ class Frame:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the run was first started, to its end or to now."""
-        run = self.snapshot.run
-        if run.started is None:
-            return 0.0
-        until = run.finished.at if run.finished is not None else self.until
-        return max(0.0, until - run.started)
+        """Seconds that a process worked on the run, to its end or to now."""
+        return self.snapshot.run.elapsed(self.until)
 
     @property
     def until(self) -> float:

@@ -124,7 +124,9 @@ class ProgressLines:
             case ev.AttemptFailed():
                 return event.task, f"attempt {event.attempt} failed in {event.stage.value}: {event.reason}"
             case ev.TaskReadyToLand():
-                return event.task, "verified and approved, waits for a train"
+                view = self._state.find(event.task)
+                judged = "approved" if view is not None and view.verdict is not None else "not judged"
+                return event.task, f"verified, {judged}; waits for a train"
 
     def _tell_train(
         self, event: ev.TrainDeparted | ev.TrainMoved | ev.Pushed | ev.TrainArrived
@@ -205,8 +207,7 @@ class ProgressLines:
         return line + f", {count(end.cache_hits, 'answer')} from the cache"
 
     def _clock(self, at: float) -> str:
-        started = self._state.run.started
-        return duration(at - (at if started is None else started))
+        return duration(self._state.run.elapsed(at))
 
     def _widen(self) -> None:
         ids = (len(one_line(view.id)) for view in self._state.snapshot().tasks)

@@ -101,7 +101,7 @@ class RunFinished(Event, frozen=True, kw_only=True):
 
     `status`: landed (all), failed (some did not land), budget, interrupted. `blocked` counts tasks that never started
     because one they wait for did not land. `tokens` by class; `duration_s` counts from the first start, over all
-    resumes.
+    resumes, but not the time between them, when no process worked on the run.
     """
 
     status: Literal["landed", "failed", "budget", "interrupted"]

@@ -39,16 +39,23 @@ def _run_started(state: Facts, e: ev.RunStarted) -> None:
 
 
 def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
+    # Nobody worked on it since the last that was told, or since it ended.
+    left = state.run.finished.at if state.run.finished is not None else min(state.at, e.at)
+    idle = max(0.0, e.at - left)
     state.run = replace(
         state.run,
         host=e.host,
         pid=e.pid,
         resumes=state.run.resumes + 1,
+        resumed=e.at,
+        idle=state.run.idle + idle,
         dispatch="running",
         finished=None,
         budget_reached="",
     )
     for view in tuple(state.tasks.values()):
+        if view.started is not None and not view.state.ended:
+            state.change(view.id, idle=view.idle + idle)
         if view.state is TaskState.RUNNING:
             state.change(
                 view.id,
@@ -56,12 +63,12 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
                 stage=None,
                 stage_started=None,
                 ended=None,
-                **stopped(view, e.at, "interrupted"),
+                **stopped(view, left, "interrupted"),
             )
     for number, train in state.trains.items():
         if train.ended_at is None:
             state.trains[number] = replace(
-                train, stage="failed", detail="interrupted", ended_at=max(train.started_at, e.at)
+                train, stage="failed", detail="interrupted", ended_at=max(train.started_at, left)
             )
 
 

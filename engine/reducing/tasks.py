@@ -12,9 +12,10 @@ from engine.figures import StageTime
 from engine.model import Stage, TaskState
 from engine.reducing.facts import Facts
 from engine.reducing.motion import stopped
-from engine.snapshot import LessonNote, StageSpan, TaskView
+from engine.snapshot import LessonNote, StageSpan, TaskView, TryView
 
 MAX_SPANS = 60
+MAX_TRIES = 12
 MAX_LANDINGS = 240
 MAX_LESSONS = 50
 
@@ -37,6 +38,12 @@ def _task_reopened(state: Facts, e: ev.TaskReopened) -> None:
         commit="",
         train=None,
     )
+
+
+def _ended_badly(view: TaskView) -> tuple[TryView, ...]:
+    """The attempts that ended badly, with the newest as the view tells it now."""
+    newest = view.newest_try(view.spans[-1].stage if view.spans else None)
+    return (*(each for each in view.ended_badly if each.attempt != view.attempt), newest)[-MAX_TRIES:]
 
 
 def _attempt_started(state: Facts, e: ev.AttemptStarted) -> None:
@@ -126,15 +133,18 @@ def _judged(state: Facts, e: ev.Judged) -> None:
 
 def _attempt_failed(state: Facts, e: ev.AttemptFailed) -> None:
     view = state.tasks.get(e.task)
-    if view is not None:
-        state.change(
-            e.task,
-            over=True,
-            problem=e.reason,
-            last=e.reason,
-            feedback=e.feedback,
-            failures=view.failures + 1,
-        )
+    if view is None:
+        return
+    failed = state.change(
+        e.task,
+        over=True,
+        problem=e.reason,
+        last=e.reason,
+        feedback=e.feedback,
+        failures=view.failures + 1,
+    )
+    if failed is not None:
+        state.change(e.task, ended_badly=_ended_badly(failed))
 
 
 def _ready_to_land(state: Facts, e: ev.TaskReadyToLand) -> None:
@@ -159,7 +169,7 @@ def _sent_back(state: Facts, e: ev.TaskSentBack) -> None:
     if view is None:
         return
     state.add(sent_back=1)
-    state.change(
+    back = state.change(
         e.task,
         spans=_end_span(state, view, Stage.LAND, e.attempt, e.at, ok=False, note=e.reason),
         state=TaskState.QUEUED,
@@ -174,6 +184,8 @@ def _sent_back(state: Facts, e: ev.TaskSentBack) -> None:
         feedback=e.feedback,
         returns=view.returns + 1,
     )
+    if back is not None:
+        state.change(e.task, ended_badly=_ended_badly(back))
 
 
 def _landed(state: Facts, e: ev.TaskLanded) -> None:
@@ -200,16 +212,19 @@ def _landed(state: Facts, e: ev.TaskLanded) -> None:
 
 def _task_ended(state: Facts, e: ev.TaskEnded) -> None:
     view = state.tasks.get(e.task)
-    if view is not None:
-        state.change(
-            e.task,
-            state=e.state,
-            stage_started=None,
-            ended=e.at,
-            problem=e.reason,
-            last=e.reason,
-            **stopped(view, e.at, e.reason),
-        )
+    if view is None:
+        return
+    ended = state.change(
+        e.task,
+        state=e.state,
+        stage_started=None,
+        ended=e.at,
+        problem=e.reason,
+        last=e.reason,
+        **stopped(view, e.at, e.reason),
+    )
+    if ended is not None and ended.attempt and not ended.over:
+        state.change(e.task, ended_badly=_ended_badly(ended))
 
 
 # Lessons

@@ -35,8 +35,8 @@ def test_each_fact_worth_a_line_gets_one() -> None:
         "00:09  T2     attempt 1 failed in verify: 3 != 4 [31m [/]",
         "00:10  T2     lesson: round once, at the end (seen 3 times)",
         "00:11  T2     started, attempt 2",
-        "00:12  T1     verified and approved, waits for a train",
-        "00:13  T2     verified and approved, waits for a train",
+        "00:12  T1     verified, not judged; waits for a train",
+        "00:13  T2     verified, not judged; waits for a train",
         "00:14  train  1 departs with T1, T2",
         "00:15  push   train 1 to origin/taskyard/board, fffffff",
         "00:16  T1     landed with train 1, 1111111",
@@ -58,7 +58,7 @@ def test_a_resumed_run_goes_on_from_what_is_known() -> None:
     *known, finished = sample_events()
     lines = ProgressLines(RunState().apply_all(known).snapshot())
     resumed = ev.RunResumed(at=START + 60, host="here", pid=77)
-    assert list(lines.of(resumed)) == ["01:00  run    taken up again by process 77"]
+    assert list(lines.of(resumed)) == ["00:20  run    taken up again by process 77"]
     assert "  failed   T3  no change was made (attempt 2 of 2)" in list(lines.of(finished))
 
 

@@ -60,6 +60,7 @@ class Memory:
         self.lessons: list[tuple[Stage, str]] = []
         self.given: list[tuple[LessonGiven, ...]] = []
         self.reopened: list[tuple[Attempt, Change | None]] = []
+        self.verdict: Verdict | None = Verdict(True, "well done")
         self.block: asyncio.Event | None = None
         self.reached = asyncio.Event()
 
@@ -142,10 +143,10 @@ class Memory:
 
     async def judge(
         self, attempt: Attempt, plan: Plan, change: Change, verification: Verification
-    ) -> Verdict:
+    ) -> Verdict | None:
         assert verification.passed
         await self._do("judge", attempt)
-        return Verdict(True, "well done")
+        return self.verdict
 
     async def learn(self, attempt: Attempt, plan: Plan, stage: Stage, failure: StageFailedError) -> None:
         self.lessons.append((stage, failure.failure_type))
@@ -343,6 +344,18 @@ async def test_a_cancelled_stage_is_closed_as_interrupted() -> None:
     paired(memory.events)
     assert memory.of(ev.StageFinished)[-1].note == "interrupted"
     assert memory.of(ev.AttemptFailed) == []
+
+
+async def test_without_a_judge_nothing_says_that_somebody_approved() -> None:
+    memory = Memory()
+    memory.verdict = None
+    await run_task(TASK, memory)
+    assert [(e.ok, e.note) for e in memory.of(ev.StageFinished) if e.stage is Stage.JUDGE] == [
+        (True, "not judged: no Judge is set")
+    ]
+    again = Memory(cached=msgspec.structs.replace(RECALLED, verdict=None))
+    await run_task(TASK, again)
+    assert again.of(ev.Judged) == []
 
 
 # Work of earlier runs

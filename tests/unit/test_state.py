@@ -31,6 +31,7 @@ from engine.reducing import calls, facts, motion, tasks, trains
 from engine.snapshot import Snapshot, TaskView
 from engine.state import RunState
 from tests.random_events import TASKS, events
+from tests.tui import sample_run
 
 A = Task("A-1", "Add one")
 B = Task("B-2", "Add two", after=("A-1",))
@@ -357,10 +358,28 @@ def test_an_interrupted_attempt_is_queued_again_and_not_over() -> None:
     )
     view, run = state.view("A-1"), state.run
     assert (view.state, view.stage, view.attempt, view.over) == (TaskState.QUEUED, None, 1, False)
-    assert (view.spans[0].note, view.spans[0].ended) == ("interrupted", 200.0)
+    assert (view.spans[0].note, view.spans[0].ended) == ("interrupted", 103.0)
     assert (view.calls[0].error, view.batched) == ("interrupted", 0)
     assert (run.host, run.pid, run.resumes, run.budget_reached) == ("there", 8, 1, "")
     assert state.snapshot().trains[0].stage == "failed"
+
+
+def test_the_time_between_two_processes_is_nobodys_work() -> None:
+    state = after(
+        attempt(at=101.0), stage(Stage.IMPLEMENT, at=110.0), ev.RunResumed(at=200.0, host="h", pid=8)
+    )
+    assert (state.run.idle, state.run.elapsed(230.0)) == (90.0, 40.0)
+    assert state.view("A-1").elapsed(230.0) == 39.0
+    assert state.view("B-2").elapsed(230.0) == 0.0
+    state.apply(ev.RunResumed(at=300.0, host="h", pid=9))
+    assert (state.run.idle, state.run.resumed) == (190.0, 300.0)
+
+
+def test_a_run_that_ended_and_goes_on_was_idle_since_its_end() -> None:
+    state = after(sample_run.finished(150.0), ev.Measured(at=170.0))
+    assert state.run.elapsed(600.0) == 50.0
+    state.apply(ev.RunResumed(at=600.0, host="h", pid=8))
+    assert state.run.elapsed(610.0) == 60.0
 
 
 def test_work_that_waits_for_a_train_still_waits_after_a_resume() -> None:
@@ -382,6 +401,32 @@ def test_an_attempt_that_ended_is_over_until_the_next_begins(end: ev.Event) -> N
     assert (view.state, view.over, view.feedback) == (TaskState.QUEUED, True, end.feedback)  # type: ignore[attr-defined]
     state.apply(attempt(2, at=201.0))
     assert (state.view("A-1").over, state.view("A-1").problem) == (False, "")
+
+
+def test_what_an_earlier_attempt_came_to_stays_known() -> None:
+    change = Change("c" * 40, "b" * 40, 1, 2, 3)
+    refused = Verdict(False, "rounded twice")
+    state = after(
+        attempt(),
+        stage(Stage.JUDGE, at=102.0),
+        ev.ChangeCommitted(at=103.0, task="A-1", attempt=1, change=change),
+        ev.Judged(at=104.0, task="A-1", attempt=1, verdict=refused),
+        FAILED,
+    )
+    assert [each.attempt for each in state.view("A-1").tries] == [1]
+    state.apply_all(
+        [attempt(2, at=106.0), ev.TaskSentBack(at=107.0, task="A-1", attempt=2, reason="conflict")]
+    )
+    state.apply(attempt(3, at=108.0))
+    first, second, third = state.view("A-1").tries
+    assert (first.stage, first.problem, first.feedback) == (Stage.JUDGE, "red", "It is red.")
+    assert (first.change, first.verdict) == (change, refused)
+    assert (second.problem, second.change) == ("conflict", None)
+    assert (third.attempt, third.problem, third.feedback) == (3, "", "")
+    state.apply(ev.TaskEnded(at=109.0, task="A-1", state=TaskState.CANCELLED, reason="cancelled"))
+    state.apply(ev.TaskReopened(at=110.0, task="A-1"))
+    state.apply(attempt(4, at=111.0))
+    assert [each.problem for each in state.view("A-1").tries] == ["red", "conflict", "cancelled", ""]
 
 
 def test_a_failed_task_that_is_tried_again_by_hand_does_not_repeat_its_last_attempt() -> None:

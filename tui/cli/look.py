@@ -203,7 +203,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
         gone = f"process {row.owner.pid} on {row.owner.host} is gone"
         state, until = f"died: {gone}; take it up with: taskyard run", snapshot.at or row.started
     at_work = alive and run.finished is None
-    say(f"run {row.run} of {row.board}, {duration(until - row.started)}: {state}")
+    say(f"run {row.run} of {row.board}, {duration(run.elapsed(until))}: {state}")
     if not snapshot.tasks:
         return
     counts = [f"{snapshot.count(each)} {_word(each, at_work)}" for each in TaskState if snapshot.count(each)]
