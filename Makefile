@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test bench screenshots lint lock clean
+.PHONY: help demo test soak bench screenshots lint lock clean
 
 help:
 	@echo "make demo         watch Taskyard work on a sample project (no API key needed)"
 	@echo "make test         run the whole suite, style and types included"
+	@echo "make soak         hurt runs in every way 500 times, and print what was lost (about half an hour)"
 	@echo "make bench        measure, and print the figures beside their targets"
 	@echo "make screenshots  draw the pictures in screenshots/ anew"
 	@echo "make lint         style, types and import contracts only"
@@ -30,6 +31,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+soak: $(READY)
+	$(BIN)/python -m tests.faults --faults 500
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench

@@ -50,7 +50,8 @@ class Logged(msgspec.Struct, frozen=True):
 
     `at` is by the simulator's clock; `arrival` counts earlier ones of the same digest; `fault` is empty when all went
     well. `paused` is how many seconds of the last `retry-after` of this model were still to run: a client that keeps
-    the pause never sends such a call, but for those already under way when it was told.
+    the pause never sends such a call, but for those already under way when it was told. `request` is the id that the
+    answer carries, empty for an item of a batch.
     """
 
     at: float
@@ -61,6 +62,7 @@ class Logged(msgspec.Struct, frozen=True):
     arrival: int
     fault: str
     paused: float = 0.0
+    request: str = ""
 
 
 def digest_of(params: Json) -> str:

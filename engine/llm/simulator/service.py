@@ -190,7 +190,7 @@ class Service:
             fault = find_fault(
                 self.scenario, "messages", digest, arrival, caller=caller, model=params["model"]
             )
-        self._log(params, caller, digest, arrival, fault)
+        self._log(params, caller, digest, arrival, fault, exchange.request_id)
         abandoned = True
         try:
             if self.counters.enter() > self.scenario.limits.concurrent:
@@ -290,13 +290,23 @@ class Service:
         check_message(params, self.scenario.models, counting=True)
         return {"input_tokens": read_prompt(params).tokens}
 
-    def _log(self, params: Json, caller: Caller, digest: str, arrival: int, fault: Fault | None) -> None:
+    def _log(
+        self,
+        params: Json,
+        caller: Caller,
+        digest: str,
+        arrival: int,
+        fault: Fault | None,
+        request: str = "",
+    ) -> None:
         kind = fault.kind if fault is not None else ""
         if kind:
             self.counters.count("faults", kind)
         now, model = self.clock(), params["model"]
         paused = max(0.0, self._paused_until.get(model, now) - now)
-        self.counters.logged(Logged(now, model, caller.name, caller.step, digest, arrival, kind, paused))
+        self.counters.logged(
+            Logged(now, model, caller.name, caller.step, digest, arrival, kind, paused, request)
+        )
 
 
 def _decode(body: bytes) -> Any:
