@@ -41,7 +41,13 @@ def _ask_again(yard: Yard) -> None:
 
 
 def _leave_process(yard: Yard) -> None:
-    subprocess.Popen(["sleep", "600"], env={**os.environ, MARK: str(yard.folder)})
+    left = subprocess.Popen(
+        ["/bin/sh", "-c", "echo; sleep 600; true"],
+        env={**os.environ, MARK: str(yard.folder)},
+        stdout=subprocess.PIPE,
+    )
+    assert left.stdout is not None
+    left.stdout.readline()  # Before its first word the kernel may not show its environment yet.
 
 
 DAMAGES: tuple[tuple[str, Damage], ...] = (
