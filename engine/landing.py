@@ -18,7 +18,8 @@ from engine.batching import Batcher
 from engine.bus import Bus
 from engine.errors import TaskyardError
 from engine.figures import QueueFigures
-from engine.git.train import Cargo, Train, TrainResult
+from engine.git.cargo import Cargo, OnStep, TrainResult
+from engine.git.train import Train
 from engine.model import BoardStatus
 
 GRACE = 1.0
@@ -128,10 +129,18 @@ class Lander:
         self._batcher.depart()
 
     async def mark(self, states: Mapping[str, BoardStatus]) -> None:
-        """Tell the board of states that no cargo brings along, by a train of its own if it does not know them yet."""
+        """Tell the board of states that no cargo brings along, by a push of its own if it does not know them yet."""
         await self._batcher.flush()
-        if states and states != self._marked:
-            await self._run([])
+        if not states or states == self._marked:
+            return
+        result = await self._land((), lambda stage, detail: None)
+        await self._commit_push(0, result)
+        if result.problem:
+            self._notice("error", f"the board cannot be marked: {result.problem}")
+        elif result.pushed and self._train.remote is None:
+            self._notice("info", f"the board on {self._train.target} has the new states")
+        if result.notice:
+            self._notice("info", result.notice)
 
     def figures(self) -> QueueFigures:
         """What waits for a train."""
@@ -147,35 +156,35 @@ class Lander:
 
     async def _run(self, cargo: Sequence[Cargo]) -> None:
         """Run one train; whatever happens, each passenger gets an answer."""
-        failed = dict(self._failed())
         self._number += 1
         number = self._number
         names = tuple(item.task_id for item in cargo)
         self._bus.emit(ev.TrainDeparted(at=self._bus.clock(), train=number, tasks=names))
-        try:
-            result = await self._train.land(
-                cargo, also=failed, on_step=lambda stage, detail: self._moved(number, stage, detail)
-            )
-        except TaskyardError as error:
-            result = TrainResult(problem=str(error))
-        except Exception as error:
-            result = TrainResult(problem=f"{type(error).__name__}: {error}")
-        if result.pushed:
-            self._marked = failed
+        result = await self._land(cargo, lambda stage, detail: self._moved(number, stage, detail))
         try:
             await self._arrived(number, result)
         finally:
             # Even when the journal fails: each passenger finds that out by itself, and stops the run.
             self._answer(number, cargo, result)
 
+    async def _land(self, cargo: Sequence[Cargo], on_step: OnStep) -> TrainResult:
+        """Land the cargo, with the new states of failed tasks; what is raised becomes the result's problem."""
+        failed = dict(self._failed())
+        try:
+            result = await self._train.land(cargo, also=failed, on_step=on_step)
+        except TaskyardError as error:
+            return TrainResult(problem=str(error))
+        except Exception as error:
+            return TrainResult(problem=f"{type(error).__name__}: {error}")
+        if result.pushed:
+            self._marked = failed
+        return result
+
     def _moved(self, number: int, stage: str, detail: str) -> None:
         self._bus.emit(ev.TrainMoved(at=self._bus.clock(), train=number, stage=stage, detail=detail))
 
     async def _arrived(self, number: int, result: TrainResult) -> None:
-        if result.pushed and self._train.remote is not None:
-            await self._bus.commit(
-                ev.Pushed(at=self._bus.clock(), train=number, ref=self._train.target, tip=result.tip)
-            )
+        await self._commit_push(number if result.landed else 0, result)
         self._bus.emit(
             ev.TrainArrived(
                 at=self._bus.clock(),
@@ -187,12 +196,21 @@ class Lander:
             )
         )
         for failure in result.flaky:
-            text = (
-                f"the check of train {number} is flaky: it failed ({failure}), and passed over the same files"
+            self._notice(
+                "warning",
+                f"the check of train {number} is flaky: it failed ({failure}), and passed over the same files",
             )
-            self._bus.emit(ev.Noticed(at=self._bus.clock(), level="warning", text=text))
         if result.notice:
-            self._bus.emit(ev.Noticed(at=self._bus.clock(), level="info", text=result.notice))
+            self._notice("info", result.notice)
+
+    async def _commit_push(self, number: int, result: TrainResult) -> None:
+        if result.pushed and self._train.remote is not None:
+            await self._bus.commit(
+                ev.Pushed(at=self._bus.clock(), train=number, ref=self._train.target, tip=result.tip)
+            )
+
+    def _notice(self, level: ev.NoticeLevel, text: str) -> None:
+        self._bus.emit(ev.Noticed(at=self._bus.clock(), level=level, text=text))
 
     def _answer(self, number: int, cargo: Sequence[Cargo], result: TrainResult) -> None:
         answers: dict[str, Answer] = {item.task_id: Landed(item.commit, number) for item in result.landed}

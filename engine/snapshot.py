@@ -222,11 +222,13 @@ class RunView(msgspec.Struct, frozen=True):
 class Totals(msgspec.Struct, frozen=True):
     """Sums over the run. `pushes` counts what the remote took; `trains` those that landed something.
 
+    Of the pushes, `marks` brought no task but only the board's new states.
     `landed` counts the tasks that this run has landed; others of the board may have landed before.
     """
 
     trains: int = 0
     pushes: int = 0
+    marks: int = 0
     landed: int = 0
     model_calls: int = 0
     batch_calls: int = 0
@@ -244,9 +246,14 @@ class Totals(msgspec.Struct, frozen=True):
     lessons_used: int = 0
 
     @property
+    def landing_pushes(self) -> int:
+        """How many pushes the landed tasks took."""
+        return self.pushes - self.marks
+
+    @property
     def pushes_saved(self) -> int:
         """How many pushes more it would have taken to land each task by itself."""
-        return max(0, self.landed - max(1, self.pushes))
+        return max(0, self.landed - max(1, self.landing_pushes))
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False):

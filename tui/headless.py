@@ -143,7 +143,8 @@ class ProgressLines:
                     f"{event.train} looks for the one at fault{': ' * bool(event.detail)}{event.detail}",
                 )
             case ev.Pushed():
-                return "push", f"{train} to {event.ref}, {event.tip[:7]}"
+                cargo = train if event.train else "the board's new states"
+                return "push", f"{cargo} to {event.ref}, {event.tip[:7]}"
             case ev.TrainArrived():
                 back = f", {len(event.sent_back)} sent back" if event.sent_back else ""
                 problem = f"; {event.problem}" if event.problem else ""
@@ -196,8 +197,12 @@ class ProgressLines:
         if not self._state.run.remote:
             return f"{trains}, nothing pushed: there is no remote"
         totals = self._state.totals
+        marks = f"{count(totals.marks, 'push', 'pushes')} of the board's new states"
+        if not end.trains:
+            return marks if totals.marks else "nothing landed, nothing pushed"
         tasks = f"{count(totals.landed, 'task')}, {totals.pushes_saved} saved"
-        return f"{count(end.pushes, 'push', 'pushes')} in {trains} for {tasks}"
+        line = f"{count(totals.landing_pushes, 'push', 'pushes')} in {trains} for {tasks}"
+        return f"{line}; {marks}" if totals.marks else line
 
     def _model_line(self, end: ev.RunFinished) -> str:
         line = count(end.model_calls, "call")

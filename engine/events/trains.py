@@ -21,7 +21,7 @@ class TrainMoved(Event, frozen=True, kw_only=True):
 
 
 class Pushed(Event, frozen=True, kw_only=True):
-    """The remote took one push."""
+    """The remote took one push. `train` is 0 when it brought nothing but the board's new states."""
 
     train: int
     ref: str

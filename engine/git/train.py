@@ -332,9 +332,8 @@ class _Journey:
         notice = ""
         place = await checked_out_at(self._repository, self._upstream.ref) if pushed else None
         if place is not None:
-            notice = (
-                f"{len(landed)} landed on {train.target}, which is checked out in {place}: git pull there"
-            )
+            what = f"{len(landed)} landed" if landed else "the board's new states are"
+            notice = f"{what} on {train.target}, which is checked out in {place}: git pull there"
         return self._result(landed, pushed=pushed, notice=notice)
 
     def _result(

@@ -34,7 +34,7 @@ def _train_moved(state: Facts, e: ev.TrainMoved) -> None:
 
 
 def _pushed(state: Facts, e: ev.Pushed) -> None:
-    state.add(pushes=1)
+    state.add(pushes=1, marks=int(e.train == 0))
 
 
 def _train_arrived(state: Facts, e: ev.TrainArrived) -> None:

@@ -54,6 +54,20 @@ def test_each_fact_worth_a_line_gets_one() -> None:
     ]
 
 
+def test_a_push_of_the_boards_new_states_is_told_as_that() -> None:
+    start, finished = sample_events()[0], sample_events()[-1]
+    assert isinstance(finished, ev.RunFinished)
+    push = ev.Pushed(at=START + 20, train=0, ref="taskyard/board", tip="f" * 40)
+    end = msgspec.structs.replace(finished, landed=0, failed=3, trains=0)
+    lines = told([start, push, end])
+    assert lines[1] == "00:20  push   the board's new states to taskyard/board, fffffff"
+    assert "  git      1 push of the board's new states" in lines
+    assert "  git      nothing landed, nothing pushed" in told([start, end])
+    *before, _ = sample_events()
+    lines = told([*before, push, msgspec.structs.replace(finished, pushes=2)])
+    assert "  git      1 push in 1 train for 2 tasks, 1 saved; 1 push of the board's new states" in lines
+
+
 def test_a_resumed_run_goes_on_from_what_is_known() -> None:
     *known, finished = sample_events()
     lines = ProgressLines(RunState().apply_all(known).snapshot())

@@ -145,13 +145,46 @@ async def test_a_flaky_check_is_told(yard: Any) -> None:
     await lander.close()
 
 
-async def test_failed_rows_are_marked_once(yard: Any) -> None:
+async def test_failed_rows_are_marked_once_and_without_a_train(yard: Any) -> None:
     states = {"C": BoardStatus.FAILED}
     lander, bus, sample = await yard(failed=lambda: states)
+    heard: list[Event] = []
+    bus.subscribe(heard.append)
     await lander.mark(states)
     await lander.mark(states)
     assert sample.pushes("taskyard/board") == 1
     board = sample.git("show", "taskyard/board:tasks/board.md", at=sample.remote)
     assert "| C | do C | [!] |" in board
-    assert bus.state.totals.pushes == 1
+    assert [(type(event), event.train) for event in heard] == [(ev.Pushed, 0)]  # type: ignore[attr-defined]
+    totals = bus.state.totals
+    assert (totals.trains, totals.pushes, totals.marks, totals.landing_pushes) == (0, 1, 1, 0)
+    load = cargo(sample, "A", {"a.txt": "a\n"})
+    answer = asyncio.ensure_future(lander.land(load))
+    await asyncio.sleep(0)
+    lander.depart()
+    assert await answer == Landed(load.commit, 1)
+    assert (bus.state.totals.landing_pushes, bus.state.totals.marks) == (1, 1)
+    await lander.close()
+
+
+async def test_a_board_that_cannot_be_marked_is_told(yard: Any) -> None:
+    states = {"C": BoardStatus.FAILED}
+    lander, bus, sample = await yard(failed=lambda: states)
+    sample.remote.rename(sample.remote.with_name("gone"))
+    await lander.mark(states)
+    (told,) = bus.state.snapshot().notices
+    assert told.level == "error"
+    assert told.text.startswith("the board cannot be marked: origin cannot be reached")
+    assert bus.state.snapshot().trains == ()
+
+
+async def test_a_train_that_brings_only_states_pushes_for_nobody(yard: Any) -> None:
+    red = Checked(False, "exit status 1")
+    states = {"C": BoardStatus.FAILED}
+    lander, bus, sample = await yard(red, red, max_batch=1, failed=lambda: states)
+    assert isinstance(await lander.land(cargo(sample, "A", {"a.txt": "a\n"})), SentBack)
+    assert sample.pushes("taskyard/board") == 1
+    assert (bus.state.totals.trains, bus.state.totals.marks) == (0, 1)
+    await lander.mark(states)
+    assert sample.pushes("taskyard/board") == 1
     await lander.close()

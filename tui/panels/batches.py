@@ -46,7 +46,7 @@ class BatchesPanel(Panel):
 
 def pushes_of(snapshot: Snapshot) -> str:
     """How many pushes the landed tasks took."""
-    landed, pushes = snapshot.totals.landed, snapshot.totals.pushes
+    landed, pushes = snapshot.totals.landed, snapshot.totals.landing_pushes
     if not landed:
         return "nothing landed yet"
     if not snapshot.run.remote:
