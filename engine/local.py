@@ -20,6 +20,7 @@ from engine.calls import ModelCalls
 from engine.dispatch import Slot
 from engine.errors import GitError, StageFailedError
 from engine.events import Event
+from engine.git.changes import diff_of, patch_of
 from engine.git.guarding import ConfigGuard, stashed
 from engine.git.names import branch_of, slug
 from engine.git.repository import Repository
@@ -423,7 +424,7 @@ class LocalActivities:
         kind = self._settings.roles.judge.kind
         if kind == "none":
             return None
-        diff = await self._worktrees.diff(change.base, change.commit)
+        diff = await diff_of(self._repository, change.base, change.commit)
         if kind == "command":
             said = await self._run_agent(Role.JUDGE, Stage.JUDGE, attempt, plan, verification.command, diff)
             verdict = read_json(said.text, Verdict, "Judge")
@@ -500,7 +501,7 @@ class LocalActivities:
             await self._worktrees.give_back(task_id, landed_in=self._landing.tip())
 
     async def _remember(self, view: TaskView, change: Change) -> None:
-        patch = await self._worktrees.patch(change.base, change.commit)
+        patch = await patch_of(self._repository, change.base, change.commit)
         self._outcomes.remember(
             view.task,
             Recalled(

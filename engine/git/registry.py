@@ -42,6 +42,20 @@ async def registered(repository: Repository) -> tuple[Registered, ...]:
     return tuple(found)
 
 
+async def task_worktrees(repository: Repository, root: Path) -> tuple[Registered, ...]:
+    """Give the registered worktrees of tasks under a folder; those whose name begins with _ are the train's."""
+    return tuple(
+        each
+        for each in await registered(repository)
+        if each.path.is_relative_to(root) and not each.path.name.startswith("_")
+    )
+
+
+def is_linked(repository: Repository, git_dir: Path) -> bool:
+    """Whether a git folder is that of a linked worktree of this repository."""
+    return git_dir.parent == repository.common_dir / "worktrees"
+
+
 async def checked_out_at(repository: Repository, ref: str) -> Path | None:
     """Give the folder that a branch (by its full name) is checked out in, if any; such a branch is never moved."""
     return next((each.path for each in await registered(repository) if each.branch == ref), None)

@@ -14,49 +14,24 @@ import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-import msgspec
-
 from engine.errors import GitError
+from engine.git.changes import Worktree, commit_all
 from engine.git.checkout import check_out
-from engine.git.combine import with_trailers
 from engine.git.idle import is_ready, mark_ready, trim
 from engine.git.keeping import keep, kept_refs
+from engine.git.mending import clear, mend, remove_worktree
 from engine.git.names import branch_of, slug
-from engine.git.registry import Registered, registered, registering
+from engine.git.registry import is_linked, registered, registering, task_worktrees
 from engine.git.repository import Repository
-from engine.git.strays import OURS, Stray, strays, take_back
+from engine.git.strays import OURS, strays, take_back
 from engine.git.words import count_of
 from engine.model import Change
 
+__all__ = ["Worktree", "Worktrees"]
+
 CHECKOUTS = max(2, os.cpu_count() or 2)
-COMMIT_TIMEOUT = 600.0
 MAX_COUNT = 100
 MAX_BYTES = 20_000_000_000
-
-
-class Worktree(msgspec.Struct, frozen=True):
-    """One worktree, checked out on `branch`, whose attempt began from the commit `base`."""
-
-    task_id: str
-    path: Path
-    branch: str
-    base: str
-
-
-class Leftover(msgspec.Struct, frozen=True):
-    """A worktree as `taskyard worktrees` lists it.
-
-    `unlanded` counts commits that the target does not have, `dirty` changed files, `kept` the states of earlier
-    attempts that are reachable under `refs/taskyard/kept/`. `branch` is empty when HEAD is on none.
-    """
-
-    path: Path
-    branch: str
-    commit: str
-    dirty: int
-    unlanded: int
-    missing: bool = False
-    kept: int = 0
 
 
 class Worktrees:
@@ -108,7 +83,7 @@ class Worktrees:
                 whole = False
             if not whole:
                 if path in known or path.exists():
-                    await self._clear(path)
+                    await clear(self._repository, path)
                 await self._register(path, branch, base, task_id)
         async with self._checkouts:
             await keep(self._repository, path, slug(task_id), beyond=base, with_files=whole)
@@ -124,12 +99,6 @@ class Worktrees:
                 return
         raise GitError(f"branch {branch} is checked out in {where}", "switch it to another branch there")
 
-    async def _clear(self, path: Path) -> None:
-        await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
-        if path.exists():
-            self._set_aside(path)
-            await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
-
     async def _register(self, path: Path, branch: str, base: str, task_id: str) -> None:
         run = self._repository.run
         ours = f"{OURS}/{slug(task_id)}"
@@ -143,83 +112,9 @@ class Worktrees:
         new = ("--no-track", "-b", branch, str(path), base) if tip is None else (str(path), branch)
         await run("worktree", "add", "--quiet", "--no-checkout", *new)
 
-    # What attempts leave
-
     async def commit(self, worktree: Worktree, message: str, trailers: Mapping[str, str]) -> Change | None:
-        """Commit everything that differs from the base as one commit; None when nothing does.
-
-        Commits that an agent made itself are folded in, and the board stays as it is in the base. The user's hooks run.
-        Raises GitError when the branch is no longer the task's, or a hook refuses.
-        """
-        run, path = self._repository.run, worktree.path
-        if not path.is_dir():
-            raise GitError("the attempt removed the folder it works in", "leave the folder itself in place")
-        head = await run(
-            "rev-parse", "--absolute-git-dir", "--symbolic-full-name", "HEAD", cwd=path, check=False
-        )
-        git_dir, _, branch = head.stdout.rstrip("\n").partition("\n")
-        if not (git_dir and self._is_ours(Path(git_dir))):
-            raise GitError(
-                "the attempt removed or replaced the .git file of its folder",
-                "leave that file alone: the folder is under version control already",
-            )
-        if branch != f"refs/heads/{worktree.branch}":
-            raise GitError("the attempt switched to another branch", f"stay on {worktree.branch}")
-        await run("reset", "--soft", worktree.base, cwd=path)
-        await run("add", "--all", cwd=path)
-        await run(
-            "reset", "--quiet", worktree.base, "--", f":(top,literal){self._board}", cwd=path, check=False
-        )
-        if (await run("diff", "--cached", "--quiet", worktree.base, cwd=path, check=False)).status == 0:
-            return None
-        await self._refuse_repositories(worktree)
-        text = with_trailers(message, trailers).encode("utf-8", "surrogateescape")
-        await run(
-            "commit", "--quiet", "--cleanup=verbatim", "--file=-",
-            cwd=path, hooks=True, secrets=False, input=text, timeout=COMMIT_TIMEOUT,
-        )  # fmt: skip
-        commit = await self._repository.line("rev-parse", "HEAD", cwd=path)
-        return await self.describe(worktree.base, commit)
-
-    async def _refuse_repositories(self, worktree: Worktree) -> None:
-        """Refuse a change that holds a git repository of its own: git would keep its name, and lose its files."""
-        listing = await self._repository.run(
-            "diff", "--cached", "--raw", "-z", "--no-renames", worktree.base, cwd=worktree.path
-        )
-        fields = listing.stdout.split("\0")
-        inside = [
-            path
-            for entry, path in zip(fields[::2], fields[1::2], strict=False)
-            if entry.split(" ")[:2] == [":000000", "160000"]
-        ]
-        if inside:
-            raise GitError(
-                f"{', '.join(inside)} is a git repository of its own, whose files would not be kept",
-                "remove the .git folder inside it",
-            )
-
-    async def describe(self, base: str, commit: str) -> Change:
-        """Give the change between two commits, in numbers and paths."""
-        result = await self._repository.run("diff", "--numstat", "-z", "--no-renames", base, commit)
-        rows = [row.split("\t", 2) for row in result.stdout.split("\0") if row]
-        return Change(
-            commit=commit,
-            base=base,
-            files=len(rows),
-            added=sum(int(row[0]) for row in rows if row[0] != "-"),
-            removed=sum(int(row[1]) for row in rows if row[1] != "-"),
-            paths=tuple(row[2].encode("utf-8", "replace").decode() for row in rows),
-        )
-
-    async def diff(self, base: str, commit: str) -> str:
-        """Give the change as text to read; bytes that are no UTF-8 are replaced."""
-        result = await self._repository.run("diff", "--no-color", "--no-ext-diff", base, commit)
-        return result.stdout.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-    async def patch(self, base: str, commit: str) -> bytes:
-        """Give the change as a patch that `git apply` takes to the letter."""
-        result = await self._repository.run("diff", "--binary", "--full-index", "--no-ext-diff", base, commit)
-        return result.stdout.encode("utf-8", "surrogateescape")
+        """Commit what an attempt made as one commit; None when it made nothing. See `changes.commit_all`."""
+        return await commit_all(self._repository, worktree, message, trailers, but=self._board)
 
     # The end of worktrees
 
@@ -297,111 +192,30 @@ class Worktrees:
 
     async def _remove(self, path: Path) -> None:
         async with self._registering():
-            await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
+            await remove_worktree(self._repository, path)
         if path.exists():
             await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
-    async def list(self, *, landed_in: str | None) -> tuple[Leftover, ...]:
-        """Give the worktrees of tasks, under the root and elsewhere, with what they hold that has not landed."""
-        here = [await self._leftover(each, landed_in) for each in await self._tasks()]
-        elsewhere = await strays(self._repository, self.root)
-        return (*here, *[await self._leftover(each.found, landed_in, each) for each in elsewhere])
-
-    async def _tasks(self) -> tuple[Registered, ...]:
-        """The registered worktrees of tasks; those whose name begins with _ are the train's."""
-        return tuple(
-            each
-            for each in await registered(self._repository)
-            if each.path.is_relative_to(self.root) and not each.path.name.startswith("_")
-        )
-
-    async def _leftover(
-        self, found: Registered, landed_in: str | None, stray: Stray | None = None
-    ) -> Leftover:
-        run, path = self._repository.run, found.path
-        commit = (
-            found.commit or (await self._repository.commit_of(found.branch) if found.branch else "") or ""
-        )
-        missing = not path.exists() or (stray is not None and stray.foreign)
-        # The folder of a repository that was moved does not lead to it any more.
-        at = (f"--git-dir={stray.admin}", f"--work-tree={path}") if stray is not None else ()
-        status = (
-            "" if missing else (await run(*at, "status", "--porcelain", "-z", cwd=path, check=False)).stdout
-        )
-        beyond = ("--not", landed_in) if landed_in else ()
-        count = await run("rev-list", "--count", "--max-count=1000", commit, *beyond, check=False)
-        return Leftover(
-            path,
-            found.branch.removeprefix("refs/heads/"),
-            commit,
-            len([line for line in status.split("\0") if line]),
-            int(count.stdout or 0) if count.status == 0 else 0,
-            missing,
-            len(await kept_refs(self._repository, path.name)),
-        )
-
     async def mend(self) -> tuple[str, ...]:
-        """Put right what a crash left behind; gives words about what a person should know.
-
-        A registration without its folder is removed (the branch and its commits stay), an empty folder is removed, and
-        a folder with files that git no longer knows is set aside. What is alive is left alone. Ends with `trim`.
-        """
+        """Put right what a crash left behind, and trim; gives words about what a person should know."""
         async with self._registering():
-            told = [*await self._take_back_all()]
-            known = {each.path for each in await registered(self._repository)}
-            for path in known:
-                if path.parent == self.root and not path.exists():
-                    await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
-            for path in sorted(self.root.iterdir()) if self.root.is_dir() else ():
-                if path.is_dir() and path not in known and ".lost-" not in path.name:
-                    aside = self._set_aside(path)
-                    if aside is not None:
-                        told.append(
-                            f"git no longer knows the worktree {path.name}; its files are kept in {aside}"
-                        )
+            told = await mend(self._repository, self.root)
         gone = await self.trim()
-        if gone:
-            words = f"removed {count_of(len(gone), 'idle worktree')} to save space, all work kept"
-            told.append(f"{words}: {', '.join(gone)}")
-        return tuple(told)
-
-    async def _take_back_all(self) -> tuple[str, ...]:
-        """Take back what lies where the worktrees of this repository lay before; other boards' lie beside ours."""
-        names = []
-        for stray in await strays(self._repository, self.root.parent):
-            with contextlib.suppress(GitError):
-                await take_back(self._repository, stray, beyond=stray.found.commit)
-                names.append(stray.name)
-        if not names:
-            return ()
-        words = (
-            f"{count_of(len(names), 'worktree')} of this repository lay elsewhere (was it moved or copied?)"
-        )
-        return (f"{words}; all work is kept: {', '.join(names)}",)
+        if not gone:
+            return told
+        words = f"removed {count_of(len(gone), 'idle worktree')} to save space, all work kept"
+        return (*told, f"{words}: {', '.join(gone)}")
 
     async def trim(self) -> tuple[str, ...]:
         """Remove idle worktrees until the limits hold, their work kept; gives the names of their folders."""
-        ours = [each for each in await self._tasks() if each.path.exists()]
+        ours = [each for each in await task_worktrees(self._repository, self.root) if each.path.exists()]
         return await trim(self._repository, ours, max_count=self._max_count, max_bytes=self._max_bytes)
-
-    @staticmethod
-    def _set_aside(path: Path) -> Path | None:
-        """Move a folder out of the way, or remove it when it holds nothing; gives where it went."""
-        if not any(child.name != ".git" for child in path.iterdir()):
-            shutil.rmtree(path)
-            return None
-        number = next(n for n in range(1, 10_000) if not path.with_name(f"{path.name}.lost-{n}").exists())
-        return path.rename(path.with_name(f"{path.name}.lost-{number}"))
 
     async def _is_whole(self, path: Path) -> bool:
         """Whether a checkout was once finished here, and git still finds the worktree from its folder."""
         found = await self._repository.run("rev-parse", "--absolute-git-dir", cwd=path, check=False)
         git_dir = Path(found.stdout.strip())
-        return found.status == 0 and self._is_ours(git_dir) and is_ready(git_dir)
-
-    def _is_ours(self, git_dir: Path) -> bool:
-        """Whether a git folder is that of a worktree of this repository."""
-        return git_dir.parent == self._repository.common_dir / "worktrees"
+        return found.status == 0 and is_linked(self._repository, git_dir) and is_ready(git_dir)
 
     @contextlib.asynccontextmanager
     async def _registering(self) -> AsyncIterator[None]:

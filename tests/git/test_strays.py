@@ -12,6 +12,7 @@ import pytest
 
 from engine.errors import GitError
 from engine.git.keeping import KEPT
+from engine.git.leftovers import leftovers
 from engine.git.repository import Repository
 from engine.git.worktrees import Worktree, Worktrees
 from tests.sample_repository import SampleRepository
@@ -57,7 +58,7 @@ async def test_another_state_folder(repo: Make, tmp_path: Path) -> None:
     old, _ = await left_behind(sample, tmp_path / "old" / "board")
     base = sample.git("rev-parse", "HEAD")
     trees = await worktrees(sample.path, tmp_path / "new" / "board")
-    (listed,) = await trees.list(landed_in=base)
+    (listed,) = await leftovers(trees._repository, trees.root, landed_in=base)
     assert (listed.path, listed.branch, listed.unlanded, listed.dirty) == (old.path, "task/T1", 1, 1)
     made = await trees.create("T1", base)
     assert registered(sample) == [str(made.path)]
@@ -73,7 +74,7 @@ async def test_a_moved_repository(repo: Make, tmp_path: Path) -> None:
     moved = SampleRepository(tmp_path / "renamed", sample.remote)
     base = moved.git("rev-parse", "HEAD")
     trees = await worktrees(moved.path, tmp_path / "new" / "board")
-    (listed,) = await trees.list(landed_in=base)
+    (listed,) = await leftovers(trees._repository, trees.root, landed_in=base)
     assert (listed.path, listed.dirty, listed.missing) == (old.path, 1, False)
     (words,) = await trees.mend()
     assert "1 worktree of this repository lay elsewhere" in words
@@ -91,7 +92,7 @@ async def test_a_copied_repository_leaves_the_folders_of_the_first_alone(repo: M
     copy = SampleRepository(tmp_path / "copy", sample.remote)
     trees = await worktrees(copy.path, tmp_path / "new" / "board")
     base = copy.git("rev-parse", "HEAD")
-    (listed,) = await trees.list(landed_in=base)
+    (listed,) = await leftovers(trees._repository, trees.root, landed_in=base)
     assert (listed.path, listed.missing, listed.unlanded) == (old.path, True, 1)
     made = await trees.create("T1", base)
     assert registered(copy) == [str(made.path)]

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from engine.errors import GitError
+from engine.git.changes import diff_of
 from engine.git.keeping import KEPT
+from engine.git.leftovers import leftovers
 from engine.git.names import slug
 from engine.git.repository import Repository
 from engine.git.worktrees import Worktrees
@@ -68,7 +70,7 @@ async def test_an_attempt_ends_in_one_commit_by_the_user_with_trailers(here: Pla
     assert git("log", "-1", "--format=%an <%ae>|%s|%b", "task/T1") == (
         "Test Person <test@example.org>|T1: do it|Well.\n\nTaskyard-Task: T1\nTaskyard-Run: r1"
     )
-    text = await here.worktrees.diff(change.base, change.commit)
+    text = await diff_of(here.repository, change.base, change.commit)
     assert "+3" in text
     assert "Binary files" in text
 
@@ -337,11 +339,15 @@ async def test_the_list_tells_what_has_not_landed(here: Place) -> None:
     (one.path / "b.txt").write_text("more\n")
     two = await here.worktrees.create("T 2: ünï", here.base)
     here.sample.git("switch", "--quiet", "--detach", at=two.path)
-    found = {each.path: each for each in await here.worktrees.list(landed_in=here.base)}
+    found = {each.path: each for each in await leftovers(here.repository, here.root, landed_in=here.base)}
     assert (found[one.path].branch, found[one.path].dirty, found[one.path].unlanded) == ("task/T1", 1, 1)
     assert (found[two.path].branch, found[two.path].dirty, found[two.path].unlanded) == ("", 0, 0)
     await here.worktrees.create("T1", here.base)
-    (again,) = [each for each in await here.worktrees.list(landed_in=here.base) if each.path == one.path]
+    (again,) = [
+        each
+        for each in await leftovers(here.repository, here.root, landed_in=here.base)
+        if each.path == one.path
+    ]
     assert (again.unlanded, again.kept) == (0, 1)
 
 

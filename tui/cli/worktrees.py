@@ -12,7 +12,7 @@ from tui.cli.place import Place, find_place
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.git.worktrees import Leftover
+    from engine.git.leftovers import Leftover
 
 
 def worktrees(as_json: AsJson = False) -> int:
@@ -50,9 +50,9 @@ def worktrees(as_json: AsJson = False) -> int:
 
 async def _list(place: Place) -> tuple[Leftover, ...]:
     from engine.errors import GitError
+    from engine.git.leftovers import leftovers
     from engine.git.repository import Repository
     from engine.git.upstream import Upstream
-    from engine.git.worktrees import Worktrees
 
     settings = place.settings
     repository = await Repository.open(place.root, environ=os.environ)
@@ -64,9 +64,7 @@ async def _list(place: Place) -> tuple[Leftover, ...]:
     except GitError:
         tip = None  # The remote does not answer; what this checkout has is the next best to count from.
     landed_in = tip or await repository.commit_of("HEAD")
-    return await Worktrees(repository, place.paths.worktrees, str(settings.run.board)).list(
-        landed_in=landed_in
-    )
+    return await leftovers(repository, place.paths.worktrees, landed_in=landed_in)
 
 
 def _set_aside(folder: Path) -> list[Path]:
