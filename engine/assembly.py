@@ -25,9 +25,10 @@ from engine.git.worktrees import Worktrees
 from engine.landing import Lander
 from engine.llm.batches import LLMBatcher
 from engine.llm.budget import Budget
-from engine.llm.client import Deadlines, ModelClient
+from engine.llm.client import ModelClient
 from engine.llm.limiter import Limiter, Limiters
 from engine.llm.prices import load_prices
+from engine.llm.sdk import Deadlines
 from engine.local import LandingSide, LocalActivities
 from engine.model import BoardStatus, TaskState
 from engine.outcomes import Outcomes

@@ -17,7 +17,8 @@ from engine.git.names import slug
 from engine.git.preflight import Preflight, preflight
 from engine.git.repository import Repository
 from engine.git.train import landed_refs
-from engine.llm.client import ModelClient, is_loopback
+from engine.llm.client import ModelClient
+from engine.llm.endpoint import is_loopback
 from engine.model import BoardStatus, Task
 from engine.settings import Settings
 

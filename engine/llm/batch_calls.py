@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from engine.errors import LLMError, ServiceError
-from engine.llm.client import ModelClient
 from engine.llm.failures import safe_text
 from engine.llm.messages import ModelAnswer, ModelRequest
+from engine.llm.sdk import Sdk
 from engine.llm.stream import answer_of_message
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ ItemResult = ModelAnswer | ItemFailure
 
 
 class BatchCalls:
-    """What can be done with batches, through one client."""
+    """What can be done with batches at one endpoint."""
 
-    def __init__(self, client: ModelClient) -> None:
-        self._client = client
+    def __init__(self, sdk: Sdk) -> None:
+        self._sdk = sdk
 
     async def create(self, requests: Mapping[str, ModelRequest]) -> BatchState:
         """Send the requests under their custom ids as one batch.
@@ -74,12 +74,12 @@ class BatchCalls:
                 raise ValueError(f"{custom_id!r} is no valid custom id")
         body: Any = [{"custom_id": key, "params": request.params()} for key, request in requests.items()]
         # A body of many megabytes takes its time on the way.
-        batch = await self._client.ask(lambda sdk: sdk.messages.batches.create(requests=body), seconds=600.0)
+        batch = await self._sdk.ask(lambda sdk: sdk.messages.batches.create(requests=body), seconds=600.0)
         return _state(batch)
 
     async def retrieve(self, batch_id: str) -> BatchState:
         """Ask how far a batch is."""
-        return _state(await self._client.ask(lambda sdk: sdk.messages.batches.retrieve(batch_id)))
+        return _state(await self._sdk.ask(lambda sdk: sdk.messages.batches.retrieve(batch_id)))
 
     async def since(self, created_at: float) -> tuple[BatchState, ...]:
         """List the batches of the account that were created at that time (seconds since the epoch) or later."""
@@ -93,11 +93,11 @@ class BatchCalls:
                 found.append(state)
             return tuple(found)
 
-        return await self._client.ask(recent)
+        return await self._sdk.ask(recent)
 
     async def cancel(self, batch_id: str) -> BatchState:
         """Ask the service to begin no further request of the batch."""
-        return _state(await self._client.ask(lambda sdk: sdk.messages.batches.cancel(batch_id)))
+        return _state(await self._sdk.ask(lambda sdk: sdk.messages.batches.cancel(batch_id)))
 
     async def results(self, batch_id: str, take: Callable[[str, ItemResult], None]) -> None:
         """Read the results of an ended batch, in whatever order they come, and hand each over at once.
@@ -113,7 +113,7 @@ class BatchCalls:
             finally:
                 await decoder.close()
 
-        await self._client.ask(read, seconds=900.0)
+        await self._sdk.ask(read, seconds=900.0)
 
     def _result(self, result: Any) -> ItemResult:
         match getattr(result, "type", None):
@@ -125,7 +125,7 @@ class BatchCalls:
             case "errored":
                 told = getattr(getattr(result, "error", None), "error", None)
                 kind = str(getattr(told, "type", "error"))
-                text = self._client.safe_text(f"{kind}: {getattr(told, 'message', '')}")
+                text = self._sdk.safe_text(f"{kind}: {getattr(told, 'message', '')}")
                 lasting = kind in (
                     "invalid_request_error",
                     "not_found_error",

@@ -60,7 +60,7 @@ class LLMBatcher:
         self._clock = clock
         self._new_token = new_token
         self._flights = Flights(
-            BatchCalls(client),
+            BatchCalls(client.sdk),
             hooks,
             self._deliver,
             poll=poll or PollPolicy(),

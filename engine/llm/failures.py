@@ -1,6 +1,6 @@
 """From whatever went wrong on the wire to one typed error, in words that are safe to show.
 
-Nothing here knows the SDK: `client` hands over statuses, headers and texts.
+Nothing here knows the SDK: `sdk` hands over statuses, headers and texts.
 """
 
 from __future__ import annotations
@@ -135,6 +135,16 @@ def exhausted_for(headers: Mapping[str, str]) -> tuple[float, str] | None:
         if seconds > 0 and (longest is None or seconds > longest[0]):
             longest = (seconds, name.replace("-", " "))
     return longest
+
+
+def require_event_stream(headers: Mapping[str, str]) -> None:
+    """Refuse an answer that cannot be a stream: a login page, an empty object, a proxy's apology."""
+    kind = headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "text/event-stream":
+        raise ServiceError(
+            f"the endpoint answered with {kind or 'no content type'} instead of a stream of events",
+            "check [llm] base_url if this lasts",
+        )
 
 
 def safe_text(text: object, *secrets: str) -> str:

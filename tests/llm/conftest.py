@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.llm.client import Deadlines, ModelClient
+from engine.llm.client import ModelClient
 from engine.llm.messages import ModelRequest, Text, user
 from engine.llm.retries import RetryPolicy
+from engine.llm.sdk import Deadlines
 from engine.llm.simulator import Scenario, Simulator
 from engine.model import Role
 

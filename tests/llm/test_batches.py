@@ -327,7 +327,7 @@ async def test_somebody_elses_batch_of_the_same_size_is_not_taken_for_ours(
 ) -> None:
     simulator = simulate(scenario())
     others = [request("T8"), request("T9")]
-    await BatchCalls(connect(simulator.url)).create({custom_id_of(r): r for r in others})
+    await BatchCalls(connect(simulator.url).sdk).create({custom_id_of(r): r for r in others})
     batcher = batch(simulator)
     batcher.resume((manifest_of(request("T1"), request("T2")),))
     assert await ask(batcher, 1, 2) == ["answer 1", "answer 2"]
@@ -412,7 +412,7 @@ async def test_closing_with_cancel_ends_the_batches_at_the_service(
         await batcher.close(cancel=True)
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(result, BatchItemError) for result in results)
-    state = await BatchCalls(connect(simulator.url)).retrieve(simulator.stats().batches[0])
+    state = await BatchCalls(connect(simulator.url).sdk).retrieve(simulator.stats().batches[0])
     assert state.status in ("canceling", "ended")
 
 
@@ -562,7 +562,7 @@ async def test_a_batch_that_could_not_be_followed_is_taken_up_when_it_is_asked_f
     simulate: Simulate, batch: Any, connect: Connect, endpoint: Any, known: bool
 ) -> None:
     simulator = simulate(scenario(Fault(kind="unauthorized", endpoint=endpoint, times=1)))
-    made = await BatchCalls(connect(simulator.url)).create(
+    made = await BatchCalls(connect(simulator.url).sdk).create(
         {custom_id_of(r): r for r in (request("T1"), request("T2"))}
     )
     batcher = batch(simulator)

@@ -26,11 +26,13 @@ from engine.errors import (
 )
 from engine.figures import LimiterFigures
 from engine.llm.budget import Budget
-from engine.llm.client import Deadlines, ModelClient, is_loopback
+from engine.llm.client import ModelClient
+from engine.llm.endpoint import is_loopback
 from engine.llm.limiter import Limiter, Limiters
 from engine.llm.messages import ModelAnswer, Progress, Text, Thinking, Tool, json_schema
 from engine.llm.prefixes import PrefixLeader
 from engine.llm.retries import RetryPolicy
+from engine.llm.sdk import Deadlines
 from engine.llm.simulator import (
     Answer,
     Fault,

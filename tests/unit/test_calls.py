@@ -17,10 +17,11 @@ from engine.bus import Bus
 from engine.calls import CallRecord, ModelCalls
 from engine.errors import BudgetReachedError, OverloadedError, RequestRejectedError, TruncatedError
 from engine.llm.budget import Budget
-from engine.llm.client import Deadlines, ModelClient
+from engine.llm.client import ModelClient
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress, Text, Thinking, Tool, user
 from engine.llm.money import Money
 from engine.llm.retries import RetryPolicy
+from engine.llm.sdk import Deadlines
 from engine.llm.simulator import Answer, Fault, Scenario, Simulator
 from engine.model import AnswerSource, Role, Task
 from engine.state import RunState

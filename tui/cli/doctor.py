@@ -201,8 +201,9 @@ def _agent(role: str, program: str, root: Path, environ: Mapping[str, str]) -> F
 async def _service(
     settings: Settings, environ: Mapping[str, str], models: Mapping[str, str]
 ) -> AsyncIterator[Finding]:
-    from engine.llm.client import Deadlines, ModelClient
+    from engine.llm.client import ModelClient
     from engine.llm.prices import load_prices
+    from engine.llm.sdk import Deadlines
     from engine.model import Usage
 
     quick = Deadlines(connect=5.0, quick=15.0)
