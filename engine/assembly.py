@@ -207,7 +207,7 @@ async def assemble(
     outcomes = Outcomes(
         cache,
         settings,
-        project.tasks,
+        project.rows.tasks,
         tree=tree,
         prompts=_fingerprint(prompts),
         tools=digest(dict(offered())),
@@ -244,14 +244,14 @@ async def assemble(
         check=settings.verify.command,
     )
     # Their rows reach the target's board, still open, with whatever lands next.
-    late = dict.fromkeys(project.unmarked, BoardStatus.LANDED)
+    late = dict.fromkeys(project.rows.unmarked, BoardStatus.LANDED)
     lander = Lander(
         train,
         bus,
         max_batch=settings.git.max_batch,
         max_age=settings.git.max_age,
         trains_before=max((view.number for view in state.snapshot().trains), default=0),
-        failed=lambda: late | _open(bus, project.reopened) | _failed(bus),
+        failed=lambda: late | _open(bus, project.rows.reopened) | _failed(bus),
     )
     activities = LocalActivities(
         run=run,
@@ -326,7 +326,7 @@ def started(parts: Parts, project: Project) -> ev.RunStarted:
         remote=found.remote or "",
         host=parts.host,
         pid=parts.pid,
-        tasks=project.tasks,
+        tasks=project.rows.tasks,
         max_concurrency=settings.run.max_concurrency,
         max_attempts=settings.run.max_attempts,
         max_batch=settings.git.max_batch,

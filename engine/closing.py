@@ -20,8 +20,9 @@ def closing(snapshot: Snapshot, course: Course, *, at: float, refused: int) -> e
     landed = counts.get(TaskState.LANDED, 0)
     failed = counts.get(TaskState.FAILED, 0)
     cancelled = counts.get(TaskState.CANCELLED, 0)
+    removed = sum(view.removed and view.state is TaskState.CANCELLED for view in snapshot.tasks)
     status, exit_status = _status(
-        course, open=total - landed - failed - cancelled, whole=landed == total and not refused
+        course, open=total - landed - failed - cancelled, whole=landed + removed == total and not refused
     )
     return ev.RunFinished(
         at=at,

@@ -20,7 +20,8 @@ class Departures:
         self._dependants: dict[str, list[str]] = {}
 
     def expect(self, tasks: Iterable[Task]) -> None:
-        """Note who waits for whom."""
+        """Note who waits for whom, in the place of what was noted before."""
+        self._dependants = {}
         for task in tasks:
             for name in task.after:
                 self._dependants.setdefault(name, []).append(task.id)

@@ -18,21 +18,22 @@ from msgspec.structs import replace
 
 from engine import events as ev
 from engine.assembly import Parts, assemble, started
-from engine.board.watch import BoardWatch
 from engine.bus import Bus
 from engine.closing import closing
 from engine.course import Course
 from engine.departures import Departures
 from engine.dispatch import Dispatcher, Progress
+from engine.following import Follower
 from engine.model import BoardStatus, Lane, Task, TaskState
-from engine.outcomes import order
 from engine.project import Project, open_project
+from engine.rows import BoardChange
+from engine.schedule import Schedule
 from engine.settings import Settings
 from engine.snapshot import TaskView
 from engine.work import TaskWork
 
 STOP_WITHIN = 4.0
-LOOK_EVERY = 1.0
+LOOK_EVERY = 0.5
 
 
 class Orchestrator:
@@ -54,7 +55,14 @@ class Orchestrator:
         )
         self._course.dispatcher = self._dispatcher
         self._departures = Departures(bus, self._dispatcher, parts.lander)
-        self._board = BoardWatch(project.board)
+        self._schedule = Schedule(bus, self._dispatcher, self._departures, parts.outcomes)
+        self._follower = Follower(
+            project,
+            bus,
+            mode="never" if limits.follow_board == "ask" and not linger else limits.follow_board,
+            runs=self._schedule.runs,
+            taken=self._taken,
+        )
         self._wake = asyncio.Event()
         self._cancel_batches = False
         parts.lander.urgency = self._departures.urgency
@@ -71,8 +79,8 @@ class Orchestrator:
     ) -> Orchestrator:
         """Check the project, then open its state and begin or take up the run.
 
-        Raises UsageError, before anything is written, for what the user can mend. `linger` keeps a finished run open
-        for commands such as retry, until `stop`.
+        Raises UsageError, before anything is written, for what the user can mend. `linger` says that somebody is
+        there: a finished run stays open for commands such as retry, until `stop`, and an edited board is offered.
         """
         project = await open_project(settings, environ)
         parts = await assemble(project, bus, environ, new_id=new_id)
@@ -89,15 +97,18 @@ class Orchestrator:
             await self._begin()
             while True:
                 await self._settled()
+                self._wake.clear()
                 if self._course.failure is not None:
                     if self._course.halted:
                         self._notice("error", str(self._course.failure))
                         await self._finish()
                     raise self._course.failure
+                await self._follower.look(last=True)
+                if not (self._dispatcher.idle or self._course.stopping.is_set()):
+                    continue  # What was added to the board at the very end is part of this run.
                 finished = await self._finish()
                 if not self._linger or self._course.stopping.is_set():
                     return finished
-                self._wake.clear()
                 await self._wake.wait()
                 if self._course.stopping.is_set():
                     return finished
@@ -119,22 +130,14 @@ class Orchestrator:
             self._take_up_rows()
         else:
             await self._bus.commit(started(parts, self._project))
-        for text in (*self._project.preflight.notices, *self._project.notices):
+        for text in (*self._project.preflight.notices, *self._project.rows.notices):
             self._notice("info", text)
-        for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.refused)):
+        for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.rows.refused)):
             self._notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")
         for landed in await parts.recover():
             self._bus.emit(ev.TaskLanded(at=self._now(), task=landed.task_id, commit=landed.commit, train=0))
         await self._tidy()
-        tasks = [view.task for view in self._views() if not view.state.ended]
-        done = {view.id for view in self._views() if view.state is TaskState.LANDED}
-        needs = {
-            task.id: recalled.built_on
-            for task in tasks
-            if (recalled := parts.outcomes.recall(task)) is not None
-        }
-        self._departures.expect(tasks)
-        self._dispatcher.add(order(tasks, needs), done=done)
+        self._schedule.dispatch()
 
     async def _tidy(self) -> None:
         """Finish what a crash interrupted after a landing: lessons not resolved, worktrees not given back."""
@@ -145,34 +148,20 @@ class Orchestrator:
 
     def _take_up_rows(self) -> None:
         """Tell rows that were added or rewritten while the run was interrupted."""
-        for name in self._project.reopened:
+        for name in self._project.rows.reopened:
             if self._bus.state.view(name).state is TaskState.LANDED:
                 self._bus.emit(ev.TaskReopened(at=self._now(), task=name))
-        known = {view.id: _row(view.task) for view in self._views()}
-        changed = tuple(task for task in self._project.tasks if known.get(task.id) != _row(task))
-        if changed:
-            self._bus.emit(ev.TasksAdded(at=self._now(), tasks=changed))
+        self._follower.take_up()
 
     async def _watch_board(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            await self._look_at_board()
+            await self._follower.look()
 
-    async def _look_at_board(self) -> None:
-        """Heed a row that was marked as landed before its task began; say of other edits when they will count."""
-        edit = await asyncio.to_thread(self._board.look)
-        if edit is None:
-            return
-        path = self._project.board_path
-        if edit.problem:
-            self._notice("warning", f"{edit.problem}; the run goes on with the rows it began with")
-        if edit.rows:
-            self._notice("info", f"{path} was edited ({edit}): the next run takes that in")
-        for view in self._chosen(edit.marked):
-            if view.state in (TaskState.WAITING, TaskState.QUEUED):
-                marked = replace(view.task, status=BoardStatus.LANDED)
-                self._bus.emit(ev.TasksAdded(at=self._now(), tasks=(marked,)))
-                self._notice("info", f"{path} says that {view.id} has landed: it is left out", view.id)
+    def _taken(self, change: BoardChange) -> None:
+        self._schedule.take(change)
+        if not self._dispatcher.idle:
+            self._wake.set()
 
     async def _settled(self) -> None:
         """Wait until nothing runs and nothing more can, or somebody stops the run."""
@@ -205,14 +194,13 @@ class Orchestrator:
 
     async def _finish(self) -> ev.RunFinished:
         course = self._course
-        await self._look_at_board()
         if course.failure is None and not course.stopping.is_set():
             await self._parts.lander.mark(self._failed_rows())
             for view in self._views():
                 if view.state is TaskState.FAILED and view.attempt:
                     await self._parts.activities.give_back(view.id)
         snapshot = self._bus.state.snapshot()
-        finished = closing(snapshot, course, at=self._now(), refused=len(self._project.refused))
+        finished = closing(snapshot, course, at=self._now(), refused=self._follower.refused)
         self._parts.gauges.measure()
         await self._bus.commit(finished)
         if finished.status in ("landed", "failed") and not snapshot.count(TaskState.TO_LAND):
@@ -269,9 +257,17 @@ class Orchestrator:
                 view.state is not TaskState.TO_LAND or self._dispatcher.progress(view.id) is Progress.RUNNING
             ):
                 continue
-            again = self._dispatcher.retry(view.id) or again
+            again = self._schedule.retry(view.id) or again
         if again:
             self._wake.set()
+
+    def take_board(self, number: int) -> None:
+        """Take in the edits of the board that were offered by this number."""
+        self._follower.take(number)
+
+    def leave_board(self, number: int) -> None:
+        """Leave the edits of the board that were offered by this number to the next run."""
+        self._follower.leave(number)
 
     def land_now(self) -> None:
         """Let the train leave, and try again to land what was kept."""
@@ -317,8 +313,3 @@ class Orchestrator:
     def _dispatch_changed(self) -> None:
         mode, limit = self._dispatcher.mode, self._dispatcher.max_concurrency
         self._bus.emit(ev.DispatchChanged(at=self._now(), mode=mode, max_concurrency=limit))
-
-
-def _row(task: Task) -> Task:
-    """The row without its state and place, which change as the run goes on."""
-    return replace(task, status=BoardStatus.OPEN, line=0)

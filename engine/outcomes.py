@@ -50,6 +50,10 @@ class Outcomes:
             "batch": settings.llm.batch,
         }
 
+    def know(self, tasks: Iterable[Task]) -> None:
+        """Take rows in, or in other words, than there were when the run began."""
+        self._tasks.update((task.id, task) for task in tasks)
+
     def recall(self, task: Task) -> Recalled | None:
         """Give what was landed for this very task over this very tree, or None."""
         data = self._cache.get(self._key(task))

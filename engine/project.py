@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from engine.board import Board, Diagnostic, parse_board, read_board
+from engine.board import Board, Diagnostic, Stamp, board_stamp, parse_board, read_board
 from engine.board.dependencies import blocked
 from engine.errors import BoardError, LLMError, PreflightError
 from engine.git.names import slug
@@ -25,12 +25,26 @@ from engine.settings import Settings
 CONNECT_WITHIN = 10.0
 
 
-class Project(msgspec.Struct, frozen=True):
-    """A project that a run can start from. `board_path` is the board's path in the repository.
+class Rows(msgspec.Struct, frozen=True):
+    """What the rows of a board are to a run.
 
     `tasks` are the rows that can run and those that have landed; `refused` says why the others cannot. `reopened` are
     the ids of rows that had landed and ask for something else now, `unmarked` of tasks that have landed while their
-    rows were not committed.
+    rows were not committed, and `uncommitted` of rows that only the checkout has.
+    """
+
+    tasks: tuple[Task, ...]
+    refused: tuple[Diagnostic, ...]
+    notices: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
+    uncommitted: frozenset[str] = frozenset()
+
+
+class Project(msgspec.Struct, frozen=True):
+    """A project that a run can start from. `board_path` is the board's path in the repository.
+
+    `stamp` is of the board's file: it is another one as soon as somebody has saved the board since.
     """
 
     settings: Settings
@@ -38,11 +52,12 @@ class Project(msgspec.Struct, frozen=True):
     preflight: Preflight
     board: Board
     board_path: str
-    tasks: tuple[Task, ...]
-    refused: tuple[Diagnostic, ...]
-    notices: tuple[str, ...] = ()
-    reopened: tuple[str, ...] = ()
-    unmarked: tuple[str, ...] = ()
+    rows: Rows
+    stamp: Stamp | None = None
+
+    async def read(self, board: Board) -> Rows:
+        """Look at the board as it stands by now, in the light of the commits that the run began with."""
+        return await _rows(self.settings, self.repository, self.preflight, board, self.board_path)
 
 
 async def open_project(settings: Settings, environ: Mapping[str, str]) -> Project:
@@ -56,8 +71,18 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     found = await preflight(
         repository, remote=settings.git.remote, target=settings.git.target, timeout=settings.git.timeout
     )
+    stamp = board_stamp(settings.run.board)
     board = read_board(settings.run.board)
     board_path = _inside(settings.run.board, repository.root)
+    rows = await _rows(settings, repository, found, board, board_path)
+    if not rows.tasks:
+        raise BoardError(_nothing(board, rows.refused), "mend the board, then run again")
+    return Project(settings, repository, found, board, board_path, rows, stamp)
+
+
+async def _rows(
+    settings: Settings, repository: Repository, found: Preflight, board: Board, board_path: str
+) -> Rows:
     committed = await _committed(repository, found, board_path, board)
     landed = committed.landed
     rows = {
@@ -68,20 +93,14 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     errors = [each for each in board.diagnostics if each.severity == "error"]
     refused = tuple(sorted((*errors, *unchecked), key=lambda each: each.line))
     tasks = tuple(task for task in rows.values() if task.id in landed or task.id in runnable)
-    if not tasks:
-        raise BoardError(_nothing(board, refused), "mend the board, then run again")
     notices = _notices(board, board_path, found.target, tasks, committed)
-    return Project(
-        settings,
-        repository,
-        found,
-        board,
-        board_path,
+    return Rows(
         tasks,
         refused,
         notices,
         committed.reopened,
         tuple(sorted(committed.unmarked)),
+        committed.unknown - committed.landed,
     )
 
 

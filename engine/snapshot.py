@@ -33,6 +33,7 @@ from engine.model import (
     Verdict,
     Verification,
 )
+from engine.rows import BoardChange
 
 
 class StageSpan(msgspec.Struct, frozen=True):
@@ -86,7 +87,8 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     attempt that stands still was interrupted. `failures` and `returns` count failed attempts and send-backs since
     somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the lessons this task
     caused and has not resolved yet. `ended_badly` are the attempts that did, the newest of them last; `idle` seconds
-    since it started, nobody worked on the run.
+    since it started, nobody worked on the run. `revised` is the row as it was taken in after the task had begun: a
+    retry takes it. `removed` says that the board no longer asks for the task, which was cancelled for that.
     """
 
     task: Task
@@ -126,6 +128,8 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     calls: tuple[CallView, ...] = ()
     ended_badly: tuple[TryView, ...] = ()
     idle: float = 0.0
+    revised: Task | None = None
+    removed: bool = False
 
     @property
     def id(self) -> str:
@@ -182,6 +186,14 @@ class LessonNote(msgspec.Struct, frozen=True):
     text: str
     times_seen: int = 1
     resolved: bool = False
+
+
+class BoardOffer(msgspec.Struct, frozen=True):
+    """Edits of the board that a person is asked about. `number` counts up over the run."""
+
+    number: int
+    at: float
+    change: BoardChange
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -279,6 +291,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     queues: tuple[QueueFigures, ...] = ()
     notices: tuple[Notice, ...] = ()
     notice_count: int = 0
+    offer: BoardOffer | None = None
 
     def count(self, state: TaskState) -> int:
         """How many tasks are in the state."""

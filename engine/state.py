@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from engine import events as ev
 from engine.model import TaskState
-from engine.reducing import calls, run, tasks, trains
+from engine.reducing import board, calls, run, tasks, trains
 from engine.reducing.facts import Facts
 from engine.snapshot import Snapshot, TaskView
 
@@ -20,6 +20,7 @@ MAX_DETAILED = 500
 
 _HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     **run.HANDLERS,
+    **board.HANDLERS,
     **tasks.HANDLERS,
     **calls.HANDLERS,
     **trains.HANDLERS,
@@ -66,6 +67,7 @@ class RunState(Facts):
             lesson_notes=self.lesson_notes,
             notices=self.notices,
             notice_count=self.notice_count,
+            offer=self.offer,
             **self.gauges,
         )
 

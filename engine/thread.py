@@ -59,6 +59,14 @@ class Control:
         """Move a task to another lane."""
         self._send(lambda run: run.set_lane(task_id, lane))
 
+    def take_board(self, number: int) -> None:
+        """Take in the edits of the board that were offered by this number."""
+        self._send(lambda run: run.take_board(number))
+
+    def leave_board(self, number: int) -> None:
+        """Leave the edits of the board that were offered by this number to the next run."""
+        self._send(lambda run: run.leave_board(number))
+
     def cancel_batches(self) -> None:
         """Cancel the batches at the model service when the run stops."""
         self._send(lambda run: run.cancel_batches())

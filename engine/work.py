@@ -62,9 +62,10 @@ class TaskWork:
             ready = await self._run_task(task)
 
     async def _run_task(self, task: Task) -> Ready:
-        start = Start.from_view(self._bus.state.view(task.id))
+        view = self._bus.state.view(task.id)  # its row may have been taken in anew since it was dispatched
+        start = Start.from_view(view)
         return await run_task(
-            task, self._parts.activities, start=start, max_attempts=self._settings.run.max_attempts
+            view.task, self._parts.activities, start=start, max_attempts=self._settings.run.max_attempts
         )
 
     def _waiting_to_land(self, task_id: str) -> Ready | None:
@@ -105,7 +106,8 @@ class TaskWork:
         if isinstance(error, NotLandedError):
             self._bus.emit(ev.Progressed(at=self._now(), task=task.id, text=error.message))
         elif isinstance(error, asyncio.CancelledError):
-            if not self._course.ends:
+            landed = self._bus.state.view(task.id).state is TaskState.LANDED  # says the board
+            if not (landed or self._course.ends):
                 await self._end(task.id, TaskState.CANCELLED, "cancelled")
         elif isinstance(error, BudgetReachedError) and error.scope != "task":
             self._course.reach_budget()

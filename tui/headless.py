@@ -19,6 +19,7 @@ from engine import events as ev
 from engine.model import TaskState
 from engine.snapshot import Snapshot
 from engine.state import RunState
+from tui.edits import WORDS, summary
 from tui.plain import count, duration, money, one_line, tokens_by_class
 
 _MIN_WIDTH = 5  # the longest of run, board, batch, train and push
@@ -44,7 +45,7 @@ class ProgressLines:
         if isinstance(event, ev.RunFinished):
             yield from self._summary(event)
             return
-        if isinstance(event, (ev.RunStarted, ev.TasksAdded, ev.CycleStarted)):
+        if isinstance(event, (ev.RunStarted, ev.TasksAdded, ev.BoardTaken, ev.CycleStarted)):
             self._widen()
         told = self._tell(event)
         if told is not None:
@@ -65,6 +66,8 @@ class ProgressLines:
                 return "run", f"taken up again by process {event.pid}"
             case ev.TasksAdded():
                 return "board", f"changed: {', '.join(task.id for task in event.tasks)} taken in"
+            case ev.BoardOffered() | ev.BoardTaken() | ev.BoardLeft():
+                return self._tell_board(event)
             case ev.DispatchChanged():
                 mode = {"running": "goes on", "paused": "is paused", "draining": "drains: no task is begun"}
                 return "run", f"dispatch {mode[event.mode]}, {event.max_concurrency} at a time"
@@ -108,6 +111,21 @@ class ProgressLines:
                 return self._tell_train(event)
             case _:
                 return None
+
+    def _tell_board(self, event: ev.BoardOffered | ev.BoardTaken | ev.BoardLeft) -> tuple[str, str] | None:
+        match event:
+            case ev.BoardOffered():
+                if not event.change.edits:
+                    return "board", "is as the run has it again"
+                return (
+                    "board",
+                    f"was edited ({summary(event.change)}): the dashboard asks whether to take that in",
+                )
+            case ev.BoardTaken():
+                names = [f"{edit.row.id} {WORDS[edit.kind][0]}" for edit in event.change.edits if edit.acts]
+                return ("board", f"taken in: {', '.join(names)}") if names else None
+            case ev.BoardLeft():
+                return "board", "its edits are left to the next run"
 
     def _tell_attempt(
         self, event: ev.AttemptStarted | ev.ChangeCommitted | ev.AttemptFailed | ev.TaskReadyToLand

@@ -13,7 +13,17 @@ case; After, Type, Lane and Priority are understood too, and any other column is
 
 from __future__ import annotations
 
-from engine.board.parse import NEEDED, OPTIONAL, Board, Diagnostic, parse_board, read_board, read_statuses
+from engine.board.parse import (
+    NEEDED,
+    OPTIONAL,
+    Board,
+    Diagnostic,
+    Stamp,
+    board_stamp,
+    parse_board,
+    read_board,
+    read_statuses,
+)
 from engine.board.starter import starter_board
 from engine.board.write import with_statuses, write_statuses
 
@@ -22,6 +32,8 @@ __all__ = [
     "OPTIONAL",
     "Board",
     "Diagnostic",
+    "Stamp",
+    "board_stamp",
     "parse_board",
     "read_board",
     "read_statuses",

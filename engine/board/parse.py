@@ -68,6 +68,18 @@ def read_board(path: Path) -> Board:
     return parse_board(board_bytes(path), path)
 
 
+Stamp = tuple[int, int, int]
+
+
+def board_stamp(path: Path) -> Stamp | None:
+    """Give what changes whenever somebody saves the file; None while there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
 def board_bytes(path: Path) -> bytes:
     """Read the board file. Raises `BoardError` with what to do when it cannot be read."""
     try:

@@ -21,7 +21,7 @@ from engine.model import Lane, Task
 
 class _Entry(Generic[R]):
     __slots__ = (
-        "after", "again", "busy", "holds", "order", "outcome", "progress", "queued_at", "runner", "since",
+        "after", "again", "busy", "holds", "order", "outcome", "progress", "queued_at", "runner", "since", "skipped",
         "started_at", "task", "waker",
     )  # fmt: skip
 
@@ -34,6 +34,7 @@ class _Entry(Generic[R]):
         self.waker: asyncio.Future[None] | None = None
         self.holds = False
         self.again = False
+        self.skipped = False
         self.queued_at: float | None = None
         self.started_at: float | None = None
         self.since = 0.0
@@ -88,13 +89,45 @@ class Dispatcher(Generic[R]):
             self._progress[Progress.WAITING] += 1
             new.append(entry)
         for entry in new:
-            for name in entry.task.after:
-                if name not in done and not self._completed(name):
-                    entry.after.add(name)
-                    self._dependants.setdefault(name, []).append(entry)
-            if not entry.after:
-                self._queue(entry)
+            self._wait_or_queue(entry, done)
         self._pump()
+
+    def revise(self, task: Task, *, done: Collection[str] = ()) -> bool:
+        """Let a task go by another row; gives False for one that runs or has completed, which keeps its own.
+
+        One that has not begun waits for what its row names and is not done now. Raises KeyError for an unknown task.
+        """
+        entry = self._entries[task.id]
+        completed = entry.progress is Progress.COMPLETED and not entry.skipped
+        if entry.progress is Progress.RUNNING or completed:
+            return False
+        if entry.task == task and entry.after == self._awaited(task, done):
+            return True
+        for name in entry.after:
+            self._dependants[name].remove(entry)
+        entry.task = task
+        if entry.progress in ENDED:
+            self._wait_for(entry, done)
+        else:
+            self._slots.leave(task.id)
+            self._wait_or_queue(entry, done)
+            self._pump()
+        return True
+
+    def _wait_or_queue(self, entry: _Entry[R], done: Collection[str]) -> None:
+        self._wait_for(entry, done)
+        if not entry.after:
+            self._queue(entry)
+        elif entry.progress is not Progress.WAITING:
+            self._set(entry, Progress.WAITING)
+
+    def _wait_for(self, entry: _Entry[R], done: Collection[str]) -> None:
+        entry.after = self._awaited(entry.task, done)
+        for name in entry.after:
+            self._dependants.setdefault(name, []).append(entry)
+
+    def _awaited(self, task: Task, done: Collection[str]) -> set[str]:
+        return {name for name in task.after if name not in done and not self._completed(name)}
 
     def _completed(self, task_id: str) -> bool:
         entry = self._entries.get(task_id)
@@ -164,17 +197,22 @@ class Dispatcher(Generic[R]):
     def _end(self, entry: _Entry[R], runner: asyncio.Future[R]) -> None:
         self._let_go(entry)
         entry.runner = None
-        if runner.cancelled():
+        if entry.skipped and (runner.cancelled() or runner.exception() is not None):
+            self._complete(entry)
+        elif runner.cancelled():
             self._close(entry, Progress.CANCELLED)
         elif (error := runner.exception()) is not None:
             self._close(entry, Progress.FAILED, error=error)
         else:
-            self._close(entry, Progress.COMPLETED, result=runner.result())
-            for dependant in self._dependants.pop(entry.task.id, ()):
-                dependant.after.discard(entry.task.id)
-                if not dependant.after and dependant.progress is Progress.WAITING:
-                    self._queue(dependant)
+            self._complete(entry, runner.result())
         self._pump()
+
+    def _complete(self, entry: _Entry[R], result: R | None = None) -> None:
+        self._close(entry, Progress.COMPLETED, result=result)
+        for dependant in self._dependants.pop(entry.task.id, ()):
+            dependant.after.discard(entry.task.id)
+            if not dependant.after and dependant.progress is Progress.WAITING:
+                self._queue(dependant)
 
     def _close(
         self,
@@ -239,6 +277,20 @@ class Dispatcher(Generic[R]):
             self._close(entry, Progress.CANCELLED)
         return True
 
+    def skip(self, task_id: str) -> None:
+        """Count a task as completed, for somebody else has done it; what it is running is cancelled first."""
+        entry = self._entries[task_id]
+        if entry.progress is Progress.COMPLETED:
+            return
+        entry.skipped = True
+        entry.again = False
+        if entry.runner is not None:
+            entry.runner.cancel()
+        else:
+            self._slots.leave(task_id)
+            self._complete(entry)
+            self._pump()
+
     def cancel_running(self) -> int:
         """Cancel what runs, and leave the rest as it is; gives how many."""
         running = [entry for entry in self._entries.values() if entry.runner is not None]
@@ -249,7 +301,7 @@ class Dispatcher(Generic[R]):
         return sum(self.cancel(task_id) for task_id in tuple(self._entries))
 
     def retry(self, task_id: str) -> bool:
-        """Dispatch a failed or cancelled task again; gives False for any other.
+        """Dispatch a failed, cancelled or skipped task again; gives False for any other.
 
         One that is still running goes again when it has failed or was cancelled: its work may have told so already.
         """
@@ -258,8 +310,9 @@ class Dispatcher(Generic[R]):
             entry.again = True
             return True
         entry.again = False
-        if entry.progress not in (Progress.FAILED, Progress.CANCELLED):
+        if entry.progress not in ENDED or (entry.progress is Progress.COMPLETED and not entry.skipped):
             return False
+        entry.skipped = False
         entry.outcome = None
         entry.after = {name for name in entry.after if not self._completed(name)}
         if entry.after:
@@ -270,6 +323,10 @@ class Dispatcher(Generic[R]):
         return True
 
     # Questions
+
+    def __contains__(self, task_id: str) -> bool:
+        """Whether the task was added."""
+        return task_id in self._entries
 
     async def wait(self) -> tuple[Outcome[R], ...]:
         """Wait until nothing runs and nothing more can start; gives the outcomes so far, in the order added."""

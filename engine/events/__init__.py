@@ -1,11 +1,12 @@
 """The engine's only output: typed events, frozen and tagged, each with the time it happened.
 
-Everything that shows or resumes a run is `state.RunState` over a sequence of these. `run`, `tasks`, `calls` and
-`trains` say what can happen, `wire` how it is written down. A new event joins the union at the end of its module, and
-the names here.
+Everything that shows or resumes a run is `state.RunState` over a sequence of these. `run`, `tasks`, `calls`,
+`trains` and `board` say what can happen, `wire` how it is written down. A new event joins the union at the end of its
+module, and the names here.
 """
 
 from engine.events.base import Event
+from engine.events.board import BoardLeft, BoardOffered, BoardTaken
 from engine.events.calls import (
     BatchCreating,
     BatchEnded,
@@ -58,6 +59,9 @@ __all__ = [
     "BatchEnded",
     "BatchPolled",
     "BatchSubmitted",
+    "BoardLeft",
+    "BoardOffered",
+    "BoardTaken",
     "BudgetReached",
     "CallAnswered",
     "CallFailed",

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from engine.events.base import Event
+from engine.events.board import BoardEvent
 from engine.events.calls import CallEvent
 from engine.events.run import RunEvent
 from engine.events.tasks import TaskEvent
 from engine.events.trains import TrainEvent
 
-AnyEvent = RunEvent | TaskEvent | CallEvent | TrainEvent
+AnyEvent = RunEvent | TaskEvent | CallEvent | TrainEvent | BoardEvent
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)

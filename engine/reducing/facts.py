@@ -41,6 +41,7 @@ class Facts:
         self.lesson_notes = start.lesson_notes
         self.notices = start.notices
         self.notice_count = start.notice_count
+        self.offer = start.offer
 
     def change(self, task_id: str, **fields: Any) -> TaskView | None:
         """Replace fields of a task's view, and keep count; an unknown task or an equal value changes nothing."""

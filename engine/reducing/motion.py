@@ -1,4 +1,4 @@
-"""The parts of a task's view that are in motion: open stages and open calls."""
+"""The parts of a task's view that are in motion: open stages and open calls, and how they stop and begin anew."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from engine.model import Task, TaskState
+from engine.rows import asks
 from engine.snapshot import CallView, TaskView
 
 MAX_CALLS = 60
@@ -40,3 +42,30 @@ def stopped(view: TaskView, at: float, why: str) -> dict[str, Any]:
         for call in view.calls
     ]
     return {"spans": spans, **calls_of(calls)}
+
+
+def reopened(view: TaskView) -> dict[str, Any]:
+    """The view's fields once somebody asked to try it again: by the row as it stands by now."""
+    fields = rewritten(view, view.revised) if view.revised is not None else {}
+    return {
+        **fields,
+        "state": TaskState.WAITING,
+        "removed": False,
+        "ended": None,
+        "problem": "",
+        "last": "",
+        "sent_back": False,
+        "failures": 0,
+        "returns": 0,
+        "stage": None,
+        "commit": "",
+        "train": None,
+    }
+
+
+def rewritten(view: TaskView, row: Task) -> dict[str, Any]:
+    """The view's fields with another row. What was made for other words is not the new words' work: it begins anew."""
+    fields: dict[str, Any] = {"task": row, "revised": None}
+    if view.attempt and asks(row) != asks(view.task):
+        fields |= {"over": True, "plan": None, "change": None, "feedback": ""}
+    return fields

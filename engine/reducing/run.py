@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine import events as ev
-from engine.model import BoardStatus, TaskState
+from engine.model import TaskState
 from engine.reducing.facts import GAUGES, Facts
 from engine.reducing.motion import stopped
 from engine.snapshot import RunView, Snapshot
@@ -53,6 +53,7 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
         finished=None,
         budget_reached="",
     )
+    state.offer = None  # The one who takes the run up reads the board anew.
     for view in tuple(state.tasks.values()):
         if view.started is not None and not view.state.ended:
             state.change(view.id, idle=view.idle + idle)
@@ -70,26 +71,6 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
             state.trains[number] = replace(
                 train, stage="failed", detail="interrupted", ended_at=max(train.started_at, left)
             )
-
-
-def _tasks_added(state: Facts, e: ev.TasksAdded) -> None:
-    for task in e.tasks:
-        view = state.tasks.get(task.id)
-        if view is None or view.state in (TaskState.TO_LAND, TaskState.LANDED):
-            continue
-        state.change(task.id, task=task)
-        if task.status is BoardStatus.LANDED:
-            state.change(
-                task.id,
-                state=TaskState.LANDED,
-                stage=None,
-                stage_started=None,
-                ended=e.at,
-                problem="",
-                last="landed, says the board",
-                **stopped(view, e.at, "landed meanwhile"),
-            )
-    state.add_tasks(e.tasks)
 
 
 def _dispatch_changed(state: Facts, e: ev.DispatchChanged) -> None:
@@ -127,7 +108,6 @@ def _run_finished(state: Facts, e: ev.RunFinished) -> None:
 HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     ev.RunStarted: _run_started,
     ev.RunResumed: _run_resumed,
-    ev.TasksAdded: _tasks_added,
     ev.DispatchChanged: _dispatch_changed,
     ev.Noticed: _noticed,
     ev.Measured: _measured,

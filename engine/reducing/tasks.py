@@ -11,7 +11,7 @@ from engine import events as ev
 from engine.figures import StageTime
 from engine.model import Stage, TaskState
 from engine.reducing.facts import Facts
-from engine.reducing.motion import stopped
+from engine.reducing.motion import reopened, stopped
 from engine.snapshot import LessonNote, StageSpan, TaskView, TryView
 
 MAX_SPANS = 60
@@ -25,19 +25,9 @@ def _task_queued(state: Facts, e: ev.TaskQueued) -> None:
 
 
 def _task_reopened(state: Facts, e: ev.TaskReopened) -> None:
-    state.change(
-        e.task,
-        state=TaskState.WAITING,
-        ended=None,
-        problem="",
-        last="",
-        sent_back=False,
-        failures=0,
-        returns=0,
-        stage=None,
-        commit="",
-        train=None,
-    )
+    view = state.tasks.get(e.task)
+    if view is not None:
+        state.change(e.task, **reopened(view))
 
 
 def _ended_badly(view: TaskView) -> tuple[TryView, ...]:

@@ -35,9 +35,13 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `state_dir` None: `taskyard/` in the repository's common git folder; `worktree_dir` None: below
     `$XDG_STATE_HOME/taskyard/`; `cache_dir` None: in the state folder. Clones can share a cache by naming one folder.
+
+    `follow_board` says what becomes of edits of the board while the run goes on. Where nobody can be asked, "ask"
+    means "never": the next run takes them in.
     """
 
     board: File = Path("tasks/board.md")
+    follow_board: Literal["ask", "always", "never"] = "ask"
     max_concurrency: Count = 10
     max_attempts: Count = 3
     type_limits: Limits = {}

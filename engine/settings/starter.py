@@ -8,6 +8,7 @@ _STARTER = """\
 
 [run]
 # board = "tasks/board.md"
+# follow_board = "ask"         # edits during a run: the dashboard asks; "always" takes them in, "never" leaves them
 # max_concurrency = 10         # tasks at once
 # max_attempts = 3             # tries for a task before it counts as failed
 # type_limits = { docs = 2 }   # tasks at once by the board's Type

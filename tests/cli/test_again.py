@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-from engine.events import RunFinished, TaskLanded, decode
 from tests.cli.taskyard import taskyard
-from tests.cli.test_run import project, start
+from tests.cli.test_run import project
 from tests.sample_repository import SampleRepository
 
 Repo = Callable[..., SampleRepository]
@@ -100,33 +98,3 @@ def test_a_failed_task_that_made_nothing_leaves_no_worktree(repo: Repo) -> None:
     assert taskyard("run", "--headless", at=made.path).status == 1
     assert taskyard("worktrees", at=made.path).out == "there are no worktrees\n"
     assert made.git("branch", "--list", "task/*") == ""
-
-
-def test_edits_of_the_board_during_a_run_are_told_and_a_mark_is_heeded(repo: Repo, tmp_path: Path) -> None:
-    agent = f"""
-import pathlib, re, sys, time
-task = re.search(r"\\bT[0-9]+\\b", sys.stdin.read())[0]
-while not pathlib.Path({str(tmp_path / "go")!r}).exists():
-    time.sleep(0.02)
-pathlib.Path(task + ".txt").write_text(task)
-"""
-    made = project(repo, HEAD + rows("T1", "T2", "T3"), agent)
-    running = start("run", "--json", "-j", "1", at=made.path)
-    assert running.stdout is not None
-    heard = []
-    for line in running.stdout:
-        heard.append(line)
-        if b'"attempt_started"' in line:
-            made.write(
-                {"tasks/board.md": HEAD + rows("T1") + rows("T2", state="x") + rows("T3", scope="Else")}
-            )
-        if b"it is left out" in line:
-            (tmp_path / "go").touch()
-    assert running.wait(20) == 0
-    running.stdout.close()
-    events = [decode(line) for line in heard]
-    assert {event.task for event in events if isinstance(event, TaskLanded)} == {"T1", "T3"}
-    last = events[-1]
-    assert isinstance(last, RunFinished)
-    assert (last.landed, last.total) == (3, 3)
-    assert b"tasks/board.md was edited (T3): the next run takes that in" in b"".join(heard)

@@ -51,6 +51,12 @@ class Control:
     def cancel_batches(self) -> None:
         self.calls.append(("cancel_batches", None))
 
+    def take_board(self, number: int) -> None:
+        self.calls.append(("take_board", number))
+
+    def leave_board(self, number: int) -> None:
+        self.calls.append(("leave_board", number))
+
     def land_now(self) -> None:
         self.calls.append(("land_now", None))
 

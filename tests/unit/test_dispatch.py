@@ -359,3 +359,73 @@ async def test_a_retry_that_comes_before_a_cancelled_task_has_cleaned_up_is_not_
     [outcome] = await dispatcher.wait()
     assert (outcome.progress, outcome.result) == (Progress.COMPLETED, "done")
     assert not dispatcher.retry("A")
+
+
+# Rows that change while tasks are dispatched
+
+
+async def test_a_task_that_has_not_begun_goes_by_its_new_row() -> None:
+    gate = Gate()
+    dispatcher = Dispatcher(gate, max_concurrency=1)
+    dispatcher.add(tasks("A", "B", "C"))
+    await settle()
+    assert dispatcher.revise(Task("C", "do it first", priority=5))
+    assert dispatcher.revise(Task("B", "wait", after=("C",)))
+    assert not dispatcher.revise(Task("A", "too late"))
+    assert dispatcher.progress("B") is Progress.WAITING
+    await gate.open("A")
+    assert gate.started == ["A", "C"]
+    await gate.open("C")
+    assert gate.started == ["A", "C", "B"]
+    await gate.open("B")
+    assert not dispatcher.revise(Task("B", "too late"))
+
+
+async def test_a_task_that_waited_starts_once_its_row_names_nothing_open() -> None:
+    gate = Gate()
+    queued: list[str] = []
+    dispatcher = Dispatcher(gate, on_queued=lambda task: queued.append(task.id))
+    dispatcher.add([*tasks("A"), Task("B", "", after=("A", "nobody"))])
+    await settle()
+    assert dispatcher.revise(Task("B", "", after=("X",)), done={"X"})
+    await settle()
+    assert (gate.started, queued) == (["A", "B"], ["A", "B"])
+
+
+async def test_a_failed_task_is_tried_again_by_its_new_row() -> None:
+    gate = Gate()
+    seen: list[str] = []
+
+    async def work(task: Task, slot: Slot) -> str:
+        seen.append(task.scope)
+        return await gate(task, slot)
+
+    dispatcher = Dispatcher(work)
+    dispatcher.add(tasks("A", "B"))
+    await settle()
+    await gate.open("A", RuntimeError("no"))
+    assert dispatcher.revise(Task("A", "do it better", after=("B",)))
+    assert dispatcher.progress("A") is Progress.FAILED
+    assert dispatcher.retry("A")
+    assert dispatcher.progress("A") is Progress.WAITING
+    await gate.open("B")
+    assert seen == ["do A", "do B", "do it better"]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_skipped_task_counts_as_done_and_can_be_taken_back(begun: bool) -> None:
+    gate = Gate()
+    dispatcher = Dispatcher(gate)
+    dispatcher.add([*tasks("A"), Task("B", "", after=("A",)), Task("C", "", after=("B",))])
+    await settle()
+    name, behind = ("A", "B") if begun else ("B", "C")
+    dispatcher.skip(name)
+    await settle()
+    assert dispatcher.is_complete(name)
+    assert gate.started == (["A", "B"] if begun else ["A", "C"])
+    dispatcher.skip(name)
+    assert dispatcher.revise(Task(name, "after all"))
+    assert dispatcher.retry(name)
+    await settle()
+    assert gate.started[-1] == name
+    assert dispatcher.progress(behind) is Progress.RUNNING

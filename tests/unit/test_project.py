@@ -41,8 +41,8 @@ async def test_a_row_without_a_check_cannot_run_nor_can_any_that_waits_for_it(re
         }
     )
     project = await open_project(load(sample), os.environ)
-    assert [task.id for task in project.tasks] == ["D"]
-    reasons = {each.task: each.message for each in project.refused}
+    assert [task.id for task in project.rows.tasks] == ["D"]
+    reasons = {each.task: each.message for each in project.rows.refused}
     assert list(reasons) == ["A", "B", "C"]
     assert "no verification command" in reasons["A"]
     assert "B waits for A" in reasons["B"]
@@ -53,18 +53,18 @@ async def test_a_row_without_a_check_cannot_run_nor_can_any_that_waits_for_it(re
 async def test_a_check_for_all_is_a_check(repo: MakeRepo) -> None:
     sample = repo({"tasks/board.md": board("A | one | [ ] | | |", "B | two | [ ] | | | A")})
     project = await open_project(load(sample, verify__command="true"), os.environ)
-    assert [task.id for task in project.tasks] == ["A", "B"]
-    assert project.refused == ()
+    assert [task.id for task in project.rows.tasks] == ["A", "B"]
+    assert project.rows.refused == ()
 
 
 async def test_what_has_landed_needs_no_check_and_keeps_nobody_back(repo: MakeRepo) -> None:
     sample = repo({"tasks/board.md": board("A | one | [x] | | |", "B | two | [ ] | | `true` | A")})
     project = await open_project(load(sample), os.environ)
-    assert [(task.id, task.status) for task in project.tasks] == [
+    assert [(task.id, task.status) for task in project.rows.tasks] == [
         ("A", BoardStatus.LANDED),
         ("B", BoardStatus.OPEN),
     ]
-    assert project.refused == ()
+    assert project.rows.refused == ()
 
 
 async def test_the_target_branch_may_be_ahead_of_this_checkout(repo: MakeRepo) -> None:
@@ -74,7 +74,7 @@ async def test_the_target_branch_may_be_ahead_of_this_checkout(repo: MakeRepo) -
     sample.git("push", "--quiet", "origin", "taskyard/board")
     sample.git("checkout", "--quiet", "main")
     project = await open_project(load(sample), os.environ)
-    assert [(task.id, task.status) for task in project.tasks] == [
+    assert [(task.id, task.status) for task in project.rows.tasks] == [
         ("A", BoardStatus.LANDED),
         ("B", BoardStatus.OPEN),
     ]
@@ -88,32 +88,36 @@ async def test_a_row_that_landed_and_asks_for_something_else_now_is_open_again(r
     sample.git("push", "--quiet", "origin", "taskyard/board")
     sample.git("checkout", "--quiet", "main")
     project = await open_project(load(sample), os.environ)
-    assert {task.status for task in project.tasks} == {BoardStatus.LANDED}
-    assert project.notices == (
+    assert {task.status for task in project.rows.tasks} == {BoardStatus.LANDED}
+    assert project.rows.notices == (
         "3 tasks have landed on taskyard/board already; merge it to see that on your board",
     )
 
     changed = [rows[0].replace("one", "quite a new task"), rows[1].replace("`true`", "`false`"), rows[2]]
     sample.commit("Reopen", {"tasks/board.md": board(*(row.format(" ") for row in changed))})
     project = await open_project(load(sample), os.environ)
-    assert project.reopened == ("A", "B")
-    assert [task.status for task in project.tasks] == [BoardStatus.OPEN, BoardStatus.OPEN, BoardStatus.LANDED]
-    said, ahead = project.notices[-2:]
+    assert project.rows.reopened == ("A", "B")
+    assert [task.status for task in project.rows.tasks] == [
+        BoardStatus.OPEN,
+        BoardStatus.OPEN,
+        BoardStatus.LANDED,
+    ]
+    said, ahead = project.rows.notices[-2:]
     assert said.startswith("A, B landed on taskyard/board with another scope or verification")
     assert ahead.startswith("1 task has landed on taskyard/board already")
 
     changed[2] = changed[2].replace("three", "four")
     sample.write({"tasks/board.md": board(*(row.format(" ") for row in changed))})
     project = await open_project(load(sample), os.environ)
-    assert project.reopened == ("A", "B")
-    assert project.notices[-1].startswith("C landed on taskyard/board; the row was changed since")
+    assert project.rows.reopened == ("A", "B")
+    assert project.rows.notices[-1].startswith("C landed on taskyard/board; the row was changed since")
 
 
 async def test_a_board_of_thousands_is_looked_at_in_a_moment(repo: MakeRepo) -> None:
     rows = [f"T{n} | scope {n} | [ ] | | `true` | {f'T{n - 1}' if n % 10 else ''}" for n in range(4_000)]
     sample = repo({"tasks/board.md": board(*rows)})
     project = await open_project(load(sample), os.environ)  # quadratic, it would take half a minute
-    assert len(project.tasks) == 4_000
+    assert len(project.rows.tasks) == 4_000
 
 
 async def test_a_board_on_which_nothing_can_run_says_why(repo: MakeRepo) -> None:
@@ -143,19 +147,19 @@ async def test_a_row_that_was_never_committed_runs_once_and_that_is_said(repo: M
     sample = repo({"tasks/board.md": board("A | one | [ ] | | `true` |")})
     sample.write({"tasks/board.md": board("A | one | [ ] | | `true` |", "B | two | [ ] | | `true` |")})
     project = await open_project(load(sample), os.environ)
-    assert [task.id for task in project.tasks] == ["A", "B"]
-    assert project.notices == (
+    assert [task.id for task in project.rows.tasks] == ["A", "B"]
+    assert project.rows.notices == (
         "1 of the rows of tasks/board.md are not committed: they run, but the board cannot be marked; commit it first",
     )
     commit = sample.git("rev-parse", "HEAD")
     sample.git("push", "--quiet", "origin", f"{commit}:refs/heads/taskyard/board")
     sample.git("update-ref", f"{landed_refs('taskyard/board')}/{slug('B')}", commit)
     project = await open_project(load(sample), os.environ)
-    assert {task.id: task.status for task in project.tasks} == {
+    assert {task.id: task.status for task in project.rows.tasks} == {
         "A": BoardStatus.OPEN,
         "B": BoardStatus.LANDED,
     }
-    assert project.notices == (
+    assert project.rows.notices == (
         "1 task has landed on taskyard/board already; merge it to see that on your board",
     )
 

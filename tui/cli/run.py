@@ -25,6 +25,14 @@ Attempts = Annotated[
     int | None,
     typer.Option("--max-attempts", min=1, metavar="N", help="Give a task up after N failed attempts."),
 ]
+FollowBoard = Annotated[
+    str | None,
+    typer.Option(
+        "--follow-board",
+        metavar="WHEN",
+        help="Take edits of the board in: always, never, or (dashboard) ask.",
+    ),
+]
 Budget = Annotated[
     float | None, typer.Option("--budget", min=0.0, metavar="USD", help="Spend at most this much on the run.")
 ]
@@ -39,6 +47,7 @@ def run(
     max_concurrency: Concurrency = None,
     max_attempts: Attempts = None,
     budget: Budget = None,
+    follow_board: FollowBoard = None,
     cache_dir: CacheDir = None,
 ) -> int:
     """Work the board off.
@@ -53,6 +62,7 @@ def run(
         "run.max_concurrency": max_concurrency,
         "run.max_attempts": max_attempts,
         "budget.usd": budget,
+        "run.follow_board": follow_board,
         "run.cache_dir": None if cache_dir is None else str(cache_dir.absolute()),
     }
     place = find_place(overrides, board=board)

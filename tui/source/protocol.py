@@ -61,6 +61,12 @@ class Control(Protocol):
     def land_now(self) -> None:
         """Let the train leave."""
 
+    def take_board(self, number: int) -> None:
+        """Take in the edits of the board that were offered by this number."""
+
+    def leave_board(self, number: int) -> None:
+        """Leave the edits of the board that were offered by this number to the next run."""
+
     def cancel_batches(self) -> None:
         """Cancel the batches at the model service when the run stops, instead of leaving them to the next run."""
 

@@ -1,0 +1,57 @@
+"""Edits of the board in words: which rows differ, how, and what taking them in does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from engine.model import Task
+from engine.rows import BoardChange, EditKind, RowEdit
+from tui.plain import count
+
+WORDS: dict[EditKind, tuple[str, str]] = {
+    EditKind.ADDED: ("new", "is worked on"),
+    EditKind.CHANGED: ("changed", "takes the new words"),
+    EditKind.LATER: ("changed", "has begun: it keeps the old words, and a retry takes the new ones"),
+    EditKind.REMOVED: ("removed", "has not begun, and is cancelled"),
+    EditKind.KEPT: ("removed", "has begun, and goes on"),
+    EditKind.LANDED: ("set to [x]", "counts as landed; an attempt that runs is stopped"),
+    EditKind.GIVEN_UP: ("set to [!]", "has not begun, and counts as failed"),
+    EditKind.RETRIED: ("open again", "is tried again"),
+    EditKind.NEXT_RUN: ("changed", "has landed: commit and push the row, and the next run works on it anew"),
+}
+"""What was done to the row, and what becomes of the task."""
+
+_COLUMNS = (
+    ("Scope", "scope"),
+    ("Verification", "command"),
+    ("Acceptance", "acceptance"),
+    ("After", "after"),
+    ("Type", "type"),
+    ("Lane", "lane"),
+    ("Priority", "priority"),
+    ("Branch", "branch"),
+)
+
+
+def summary(change: BoardChange) -> str:
+    """How many rows of each kind: "2 new, 1 changed"."""
+    kinds = Counter(WORDS[edit.kind][0] for edit in change.edits)
+    parts = [f"{number} {word}" for word, number in kinds.items()]
+    if change.problems:
+        parts.append(count(len(change.problems), "mistake"))
+    return ", ".join(parts)
+
+
+def differences(edit: RowEdit) -> Iterator[tuple[str, str, str]]:
+    """The column, its old text and its new text, of each that differs; all that say something of a new row."""
+    was = edit.was or Task(id=edit.row.id, scope="")
+    for column, name in _COLUMNS:
+        old, new = _cell(was, name), _cell(edit.row, name)
+        if old != new:
+            yield column, old, new
+
+
+def _cell(task: Task, name: str) -> str:
+    value = getattr(task, name)
+    return ", ".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
