@@ -1,12 +1,16 @@
-"""Requests, clients and simulators for the tests of model calls. Everything goes over real HTTP on the loopback."""
+"""Requests, clients, batchers and simulators for the tests of model calls, over HTTP on the loopback."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from engine.llm.batch_calls import BatchState
+from engine.llm.batch_flights import Manifest, PollPolicy
+from engine.llm.batches import LLMBatcher
+from engine.llm.budget import Budget
 from engine.llm.client import ModelClient
 from engine.llm.messages import ModelRequest, Text, user
 from engine.llm.retries import RetryPolicy
@@ -15,6 +19,9 @@ from engine.llm.simulator import Scenario, Simulator
 from engine.model import Role
 
 KEY = "sk-ant-test-0123456789abcdef"
+
+Connect = Callable[..., ModelClient]
+Simulate = Callable[..., Simulator]
 
 
 def request(task: str = "T1", text: str = "Do it.", **fields: Any) -> ModelRequest:
@@ -65,3 +72,59 @@ async def connect() -> AsyncIterator[Callable[..., ModelClient]]:
     yield make
     for client in clients:
         await client.close()
+
+
+class Journal:
+    """Hooks that remember what they are told, as a journal would."""
+
+    def __init__(self) -> None:
+        self.manifests: dict[str, Manifest] = {}
+        self.polls: list[tuple[str, BatchState, float | None]] = []
+        self.ends: list[tuple[str, int, int]] = []
+        self.notices: list[str] = []
+        self.before_submitted: Callable[[], Awaitable[None]] | None = None
+
+    async def creating(self, manifest: Manifest) -> None:
+        assert not manifest.batch
+        self.manifests[manifest.token] = manifest
+
+    async def submitted(self, manifest: Manifest) -> None:
+        if self.before_submitted is not None:
+            await self.before_submitted()
+        assert manifest.batch
+        self.manifests[manifest.token] = manifest
+
+    def polled(self, batch: str, state: BatchState, next_poll_at: float | None) -> None:
+        self.polls.append((batch, state, next_poll_at))
+
+    def ended(self, batch: str, succeeded: int, errored: int) -> None:
+        self.ends.append((batch, succeeded, errored))
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+@pytest.fixture
+def journal() -> Journal:
+    return Journal()
+
+
+@pytest.fixture
+async def batch(connect: Connect, journal: Journal) -> Any:
+    """Make a batcher over a simulator: `batch(simulator, max_size=...)`."""
+    made: list[LLMBatcher] = []
+
+    def make(simulator: Simulator, *, budget: Budget | None = None, **options: Any) -> LLMBatcher:
+        options.setdefault("max_age", 0.05)
+        options.setdefault("poll", PollPolicy(first=0.02, longest=0.1, grace=2.0, listing=(0.0, 0.05, 0.1)))
+        options.setdefault(
+            "retry", RetryPolicy(attempts=8, first_wait=0.01, longest_wait=0.05, patience=20.0)
+        )
+        hooks = options.pop("hooks", journal)
+        batcher = LLMBatcher(connect(simulator.url, budget=budget), hooks, **options)
+        made.append(batcher)
+        return batcher
+
+    yield make
+    for batcher in made:
+        await batcher.close()

@@ -1,11 +1,9 @@
-"""Single calls over real HTTP: whole answers, typed failures, pauses, deadlines, and a key that never shows."""
+"""Single calls over real HTTP: whole answers, typed failures, tries, pauses and deadlines."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,7 +11,6 @@ import pytest
 
 from engine.errors import (
     AuthenticationError,
-    BudgetReachedError,
     ConnectionFailedError,
     DeadlineError,
     LLMError,
@@ -21,36 +18,18 @@ from engine.errors import (
     RateLimitedError,
     RequestRejectedError,
     ServiceError,
-    SettingsError,
     TruncatedError,
 )
 from engine.figures import LimiterFigures
-from engine.llm.budget import Budget
-from engine.llm.client import ModelClient
-from engine.llm.endpoint import is_loopback
 from engine.llm.limiter import Limiter, Limiters
-from engine.llm.messages import ModelAnswer, Progress, Text, Thinking, Tool, json_schema
-from engine.llm.prefixes import PrefixLeader
+from engine.llm.messages import ModelAnswer, Progress, Thinking, Tool, json_schema
 from engine.llm.retries import RetryPolicy
 from engine.llm.sdk import Deadlines
-from engine.llm.simulator import (
-    Answer,
-    Fault,
-    Limits,
-    RandomFaults,
-    Scenario,
-    Simulator,
-    ToolCall,
-    Turn,
-    Verdict,
-)
-from engine.model import Role
+from engine.llm.simulator import Answer, Fault, Limits, RandomFaults, Scenario, ToolCall, Turn, Verdict
 from engine.model import Verdict as JudgeVerdict
-from tests.llm.conftest import KEY, request
+from tests.llm.conftest import KEY, Connect, Simulate, request
 from tests.llm.raw_server import RawServer, sse
 
-Connect = Callable[..., ModelClient]
-Simulate = Callable[..., Simulator]
 ONCE = RetryPolicy(attempts=1, patience=0.0)
 
 
@@ -288,188 +267,6 @@ async def test_a_storm_of_failures_costs_few_requests_and_no_answer_twice(
     assert sum(stats.calls.values()) <= 1.2 * (200 + faults)
 
 
-# The prompt cache
-
-
-def shared(task: str) -> Any:
-    context = Text("The repository. " * 5_000, cache="5m")  # 80 kB, about 20,000 tokens
-    return request(task, system=(Text("You write code."), context))
-
-
-@pytest.mark.parametrize(("leading", "writes"), [(True, 1), (False, 16)])
-async def test_one_call_writes_the_shared_prefix_and_the_others_read_it(
-    simulate: Simulate, connect: Connect, leading: bool, writes: int
-) -> None:
-    simulator = simulate(Scenario(latency=1.2, tokens_per_second=1_000.0), pace=1.0)
-    leader = None if leading else NobodyLeads()
-    client = connect(simulator.url, leader=leader)
-    answers = await asyncio.gather(*(client.call(shared(f"T{n}")) for n in range(16)))
-    wrote = [answer.usage.cache_write_5m for answer in answers if answer.usage.cache_write_5m]
-    read = [answer.usage.cache_read for answer in answers if answer.usage.cache_read]
-    assert (len(wrote), len(read)) == (writes, 16 - writes)
-    assert min(wrote) > 15_000
-    assert len({*wrote, *read}) == 1
-
-
-class NobodyLeads(PrefixLeader):
-    """What would happen without the lead call: the measure of what it saves."""
-
-    def turn(self, prefixes: Any) -> Any:
-        return super().turn(())
-
-
-async def test_the_lead_passes_on_when_the_first_call_fails(simulate: Simulate, connect: Connect) -> None:
-    simulator = simulate(Scenario(faults=(Fault(kind="server_error", task="T0", times=99),)))
-    client = connect(simulator.url)
-    results = await asyncio.gather(*(client.call(shared(f"T{n}")) for n in range(4)), return_exceptions=True)
-    assert isinstance(results[0], ServiceError)
-    rest = [answer.usage for answer in results[1:] if isinstance(answer, ModelAnswer)]
-    assert sorted(bool(usage.cache_write_5m) for usage in rest) == [False, False, True]
-
-
-async def test_a_prefix_that_stops_matching_is_reported_with_the_reason(
-    simulate: Simulate, connect: Connect
-) -> None:
-    told: list[str] = []
-    client = connect(simulate().url, notice=told.append)
-    await client.call(shared("T1"))
-    await client.call(shared("T2"))
-    assert told == []
-    context = Text("Another repository. " * 5_000, cache="5m")
-    await client.call(request("T3", system=(Text("You write code."), context)))
-    (notice,) = told
-    assert "system block 2 changed" in notice
-    tool = Tool("look", "Look.", '{"type": "object", "properties": {}}')
-    await client.call(request("T4", system=(Text("You write."), context), tools=(tool,)))
-    assert "system block 1 and the tools changed" in told[1]
-
-
-async def test_a_service_that_keeps_nothing_is_reported_once(connect: Connect) -> None:
-    told: list[str] = []
-    async with RawServer() as server:
-        server.answers(sse("hello"))
-        client = connect(server.url, notice=told.append)
-        for text in ("one", "one", "two", "two"):
-            context = Text(text * 10_000, cache="5m")
-            await client.call(request(role=Role.JUDGE if text == "one" else Role.PLANNER, system=(context,)))
-    (notice,) = told
-    assert "read nothing" in notice
-
-
-# Money
-
-
-async def test_a_call_past_the_budget_is_not_sent(simulate: Simulate, connect: Connect) -> None:
-    simulator = simulate()
-    # 1,000 tokens of output alone may cost 0.02.
-    client = connect(simulator.url, budget=Budget(run_usd=0.015))
-    with pytest.raises(BudgetReachedError):
-        await client.call(request())
-    assert simulator.stats().calls == {}
-
-
-async def test_a_budget_is_spent_by_what_calls_cost_and_never_passed(
-    simulate: Simulate, connect: Connect
-) -> None:
-    simulator = simulate(Scenario(answers=(Answer(say="word " * 300),)))
-    budget = Budget(run_usd=0.12)
-    client = connect(simulator.url, budget=budget)
-    results = await asyncio.gather(
-        *(client.call(request(f"T{n}")) for n in range(40)), return_exceptions=True
-    )
-    answers = [r for r in results if isinstance(r, ModelAnswer)]
-    refused = [r for r in results if isinstance(r, BudgetReachedError)]
-    assert len(answers) + len(refused) == 40
-    assert refused
-    costs = [client.cost_of(answer) for answer in answers]
-    assert budget.spent == pytest.approx(sum(cost.usd for cost in costs if cost is not None))
-    assert 0.08 < budget.spent <= 0.12
-    assert budget.reserved == 0.0
-    assert sum(simulator.stats().calls.values()) == len(answers)
-
-
-async def test_a_long_prompt_is_counted_by_the_service_before_it_is_refused(
-    simulate: Simulate, connect: Connect
-) -> None:
-    simulator = simulate()
-    # 100,000 bytes could be as many tokens (0.40 dollars) but are about 25,000 (0.10).
-    prompt = request(text="four" * 25_000)
-    client = connect(simulator.url, budget=Budget(run_usd=0.2))
-    await client.call(prompt)
-    assert simulator.stats().requests["POST /v1/messages/count_tokens"] == 1
-
-
-async def test_tokens_of_a_broken_answer_are_paid_for_too(simulate: Simulate, connect: Connect) -> None:
-    simulator = simulate(Scenario(faults=(Fault(kind="truncated"),), answers=(Answer(say="word " * 100),)))
-    budget = Budget(run_usd=5.0)
-    client = connect(simulator.url, budget=budget)
-    answer = await client.call(request())
-    assert answer.wasted.input == answer.usage.input
-    cost = client.cost_of(answer)
-    plain = client.money.prices.price(answer.model, answer.usage)
-    assert cost is not None
-    assert plain is not None
-    assert cost.usd > plain
-    assert budget.spent == pytest.approx(cost.usd)
-
-
-async def test_an_answer_under_another_name_is_paid_for_as_what_was_asked_for(connect: Connect) -> None:
-    async with RawServer() as server:
-        server.answers(sse("hello", model="gateway/opus@eu"))
-        client = connect(server.url, budget=Budget(run_usd=1.0))
-        answer = await client.call(request())
-        assert (answer.model, answer.served_by) == ("claude-opus-5-5", "gateway/opus@eu")
-        assert client.money.budget.spent == pytest.approx((10 * 4 + 5 * 20) / 1e6)
-
-
-async def test_an_unknown_model_runs_without_a_budget_and_not_with_one(connect: Connect) -> None:
-    async with RawServer() as server:
-        server.answers(sse("hello", model="qwen3:8b"))
-        client = connect(server.url)
-        answer = await client.call(request(model="qwen3:8b"))
-        assert client.cost_of(answer) is None
-        limited = connect(server.url, budget=Budget(run_usd=100.0))
-        with pytest.raises(BudgetReachedError, match=r"qwen3:8b"):
-            await limited.call(request(model="qwen3:8b"))
-
-
-# Endpoints that are not what they should be
-
-
-async def test_an_error_that_echoes_the_key_does_not_show_it(connect: Connect) -> None:
-    async with RawServer() as server:
-        body = f'{{"type":"error","error":{{"type":"authentication_error","message":"bad key {KEY}\\u001b[2J"}}}}'
-        server.answers((401, "application/json", body))
-        with pytest.raises(AuthenticationError) as caught:
-            await connect(server.url).call(request())
-        shown = "".join(traceback.format_exception(caught.value)) + str(caught.value)
-        assert KEY not in shown
-        assert "\x1b" not in str(caught.value)
-        assert "[key]" in shown
-        assert server.authorizations == [f"Bearer {KEY}"]
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "body"),
-    [
-        (200, "text/html", "<html>Sign in</html>"),
-        (200, "application/json", "{}"),
-        (200, "text/event-stream", ""),
-        (200, "text/event-stream", "event: message_start\ndata: {broken\n\n"),
-        (200, "text/event-stream", 'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n'),
-        (502, "text/html", "<html>Bad gateway</html>"),
-    ],
-)
-async def test_what_is_no_answer_is_a_service_error(
-    connect: Connect, status: int, kind: str, body: str
-) -> None:
-    async with RawServer() as server:
-        server.answers((status, kind, body))
-        with pytest.raises(ServiceError) as caught:
-            await connect(server.url, retry=ONCE).call(request())
-        assert caught.value.retryable
-
-
 async def test_an_answer_of_nothing_but_a_beginning_is_truncated(connect: Connect) -> None:
     async with RawServer() as server:
         server.answers((200, "text/event-stream", 'event: message_start\ndata: {"type":"message_start"}\n\n'))
@@ -493,97 +290,3 @@ async def test_a_tool_input_cut_off_by_max_tokens_is_kept_as_it_came(connect: Co
         assert use.input == '{"path": "a.py", "content": "x = '
         with pytest.raises(msgspec.DecodeError):
             use.decode(Lookup)
-
-
-async def test_the_check_tells_the_models_and_what_is_wrong(simulate: Simulate, connect: Connect) -> None:
-    assert "claude-opus-5-5" in await connect(simulate().url).check()
-    locked = simulate(Scenario(api_key="another"))
-    with pytest.raises(AuthenticationError, match="ANTHROPIC_API_KEY"):
-        await connect(locked.url).check()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(ConnectionFailedError, match="base_url"):
-        await connect(f"http://127.0.0.1:{port}").check()
-
-
-async def test_an_endpoint_without_a_list_of_models_passes_the_check(connect: Connect) -> None:
-    async with RawServer() as server:
-        server.answers((404, "text/plain", "404 page not found"))
-        assert await connect(server.url).check() == ()
-
-
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [("text/html", "<html>Sign in</html>"), ("application/json", "{}"), ("application/json", "{")],
-)
-async def test_a_page_that_is_no_list_of_models_fails_the_check(
-    connect: Connect, kind: str, body: str
-) -> None:
-    async with RawServer() as server:
-        server.answers((200, kind, body))
-        with pytest.raises(ServiceError, match="no answer"):
-            await connect(server.url).check()
-
-
-async def test_without_a_key_the_error_says_what_to_set(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))
-    async with ModelClient("https://models.invalid", None, environ={}) as client:
-        with pytest.raises(AuthenticationError, match="ANTHROPIC_API_KEY"):
-            await client.check()
-
-
-@pytest.mark.parametrize(
-    ("environ", "header"),
-    [
-        ({"ANTHROPIC_API_KEY": " key-of-the-environment\n"}, "Bearer key-of-the-environment"),
-        ({"ANTHROPIC_AUTH_TOKEN": "token-of-a-gateway"}, "Bearer token-of-a-gateway"),
-    ],
-)
-async def test_a_gateway_on_this_machine_gets_the_credentials_of_the_environment(
-    environ: dict[str, str], header: str
-) -> None:
-    async with RawServer() as server:
-        server.answers(sse("hello"))
-        async with ModelClient(server.url, None, environ=environ) as client:
-            await client.call(request())
-        assert server.authorizations == [header]
-
-
-async def test_an_address_that_ends_in_v1_already_is_understood(simulate: Simulate) -> None:
-    async with ModelClient(f"{simulate().url}/v1/", None, environ={}) as client:
-        assert (await client.call(request())).stop_reason == "end_turn"
-
-
-async def test_a_server_on_this_machine_needs_no_key(simulate: Simulate) -> None:
-    async with ModelClient(simulate().url, None, environ={}) as client:
-        assert (await client.call(request())).stop_reason == "end_turn"
-
-
-@pytest.mark.parametrize(
-    ("url", "local"),
-    [
-        ("http://127.0.0.1:8000", True),
-        ("http://[::1]:8000/x", True),
-        ("http://localhost", True),
-        ("https://api.anthropic.com", False),
-        ("https://localhost.example.com", False),
-        ("http://10.0.0.1", False),
-    ],
-)
-def test_loopback(url: str, local: bool) -> None:
-    assert is_loopback(url) is local
-
-
-@pytest.mark.parametrize("url", ["nonsense", "http://[bad", "ftp://host", "http://"])
-def test_what_is_no_address_is_an_error_of_the_settings(url: str) -> None:
-    with pytest.raises(SettingsError, match="base_url"):
-        ModelClient(url, KEY, environ={})
-
-
-async def test_a_refusal_that_is_no_missing_list_fails_the_check(connect: Connect) -> None:
-    async with RawServer() as server:
-        server.answers((400, "text/html", "<html>The proxy does not like you</html>"))
-        with pytest.raises(RequestRejectedError):
-            await connect(server.url).check()

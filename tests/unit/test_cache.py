@@ -1,13 +1,10 @@
-"""The result cache: what other caches got wrong, a naive model beside it, and two processes on one file."""
+"""The result cache: keys, who computes, what stays, and a naive cache beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections import OrderedDict
 from pathlib import Path
@@ -16,38 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import RateLimitedError, StoreError
-from engine.store import cache_key, connection
+from engine.errors import RateLimitedError
+from engine.store import cache_key
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
-
-
-class Clock:
-    def __init__(self, now: float = 1_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def key(n: object = 1, *, task: str = "T1", activity: str = "judge", model: str = "m") -> CacheKey:
-    return CacheKey(activity, task, digest(str(n)), model)
+from tests.unit.caches import Clock, answer, key
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "cache.db"
-
-
-def answer(value: bytes = b"yes", **cost: float):
-    calls = []
-
-    async def compute() -> Computed:
-        calls.append(1)
-        await asyncio.sleep(0)
-        return Computed(value, **cost)
-
-    compute.calls = calls
-    return compute
 
 
 async def test_a_second_ask_costs_nothing_and_a_restart_remembers(path: Path) -> None:
@@ -238,138 +212,6 @@ async def test_an_answer_is_committed_before_it_is_given_back(path: Path) -> Non
     other.close()
 
 
-COMPUTE = """
-import asyncio, sys
-from pathlib import Path
-from engine.store.cache import CacheKey, Computed, ResultCache, digest
-cache = ResultCache(Path(sys.argv[1]))
-mode = sys.argv[2]
-async def compute():
-    with open(sys.argv[1] + ".calls", "a") as file:
-        file.write("called\\n")
-    print("computing", flush=True)
-    if mode == "hang":
-        await asyncio.sleep(1000)
-    await asyncio.sleep(0.3)
-    return Computed(b"yes", tokens=5)
-print("ready", flush=True)
-input()
-value, hit = asyncio.run(cache.get_or_compute(CacheKey("judge", "T1", digest("1"), "m"), compute))
-print(value.decode(), hit, cache.stats().tokens_saved, flush=True)
-cache.close()
-"""
-
-
-def start(code: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_three_processes_that_ask_at_once_make_one_computation(path: Path) -> None:
-    children = [start(COMPUTE, path, "answer") for _ in range(3)]
-    for child in children:
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        child.stdin.write("\n")
-        child.stdin.flush()
-    answers = sorted(child.communicate(timeout=30)[0].replace("computing\n", "") for child in children)
-    assert answers == ["yes False 0\n", "yes True 5\n", "yes True 5\n"]
-    assert Path(f"{path}.calls").read_text() == "called\n"
-
-
-async def test_a_computer_that_was_killed_is_replaced_at_once(path: Path) -> None:
-    child = start(COMPUTE, path, "hang")
-    child.stdin.write("\n")
-    child.stdin.flush()
-    assert [child.stdout.readline() for _ in range(2)] == ["ready\n", "computing\n"]
-    cache = ResultCache(path, lease=1000.0)
-    compute = answer(b"mine")
-    waiting = asyncio.create_task(cache.get_or_compute(key(), compute))
-    done, _ = await asyncio.wait([waiting], timeout=0.2)
-    assert not done
-    assert not compute.calls
-    child.send_signal(signal.SIGKILL)
-    child.communicate()
-    assert await asyncio.wait_for(waiting, 5) == (b"mine", False)
-    cache.close()
-
-
-async def test_a_silent_computer_on_another_host_is_replaced_when_its_lease_lapses(path: Path) -> None:
-    clock = Clock()
-    cache = ResultCache(path, clock=clock)
-    lease = (key().digest, "somebody", "elsewhere", 1, "boot:1", clock.now + 30)
-    cache._file.usable().submit(
-        lambda c: c.execute("INSERT INTO leases VALUES(?, ?, ?, ?, ?, ?)", lease)
-    ).result()
-    compute = answer()
-    waiting = asyncio.create_task(cache.get_or_compute(key(), compute))
-    done, _ = await asyncio.wait([waiting], timeout=0.1)
-    assert not done
-    clock.now += 31
-    assert await asyncio.wait_for(waiting, 5) == (b"yes", False)
-    cache.close()
-
-
-async def test_a_long_computation_keeps_its_lease(path: Path) -> None:
-    mine, theirs = ResultCache(path, lease=0.15), ResultCache(path, lease=0.15)
-    gate = asyncio.Event()
-
-    async def long() -> Computed:
-        await gate.wait()
-        return Computed(b"long")
-
-    compute = answer(b"short")
-    first = asyncio.create_task(mine.get_or_compute(key(), long))
-    while not mine._file.usable().read(lambda c: c.execute("SELECT count(*) FROM leases").get):
-        await asyncio.sleep(0.001)
-    second = asyncio.create_task(theirs.get_or_compute(key(), compute))
-    done, _ = await asyncio.wait([first, second], timeout=0.6)
-    assert not done
-    gate.set()
-    assert await first == (b"long", False)
-    assert await second == (b"long", True)
-    assert not compute.calls
-    mine.close()
-    theirs.close()
-
-
-SHARE = """
-import random, sys
-from pathlib import Path
-from engine.store.cache import CacheKey, ResultCache, digest
-cache = ResultCache(Path(sys.argv[1]), max_entries=50)
-generator = random.Random(int(sys.argv[2]))
-for _ in range(300):
-    key = CacheKey("a", "t", digest(generator.randrange(100)), "m")
-    value = cache.get(key)
-    assert value in (None, key.input_hash.encode()), value
-    assert cache.set(key, key.input_hash.encode()).result(), cache.stats().disabled
-stats = cache.stats()
-assert not stats.disabled, stats
-cache.close()
-print(stats.hits, stats.misses, stats.evictions)
-"""
-
-
-def test_two_processes_write_without_getting_in_each_others_way(path: Path) -> None:
-    children = [start(SHARE, path, seed) for seed in (1, 2)]
-    figures = [[int(word) for word in child.communicate(timeout=30)[0].split()] for child in children]
-    cache = ResultCache(path, max_entries=50)
-    life = cache.lifetime_stats()
-    assert (
-        life.entries
-        == cache._file.usable().read(lambda c: c.execute("SELECT count(*) FROM bodies").get)
-        <= 50
-    )
-    assert [life.hits, life.misses, life.evictions] == [sum(column) for column in zip(*figures, strict=True)]
-    cache.close()
-
-
 # What stays, and what goes
 
 
@@ -515,122 +357,3 @@ def test_it_does_what_a_naive_cache_does(steps: list[tuple[str, int, int]]) -> N
             assert (stats.hits, stats.misses) == (naive.hits, naive.misses)
             assert (stats.evictions, stats.expirations) == (naive.evictions, naive.expirations)
         cache.close()
-
-
-# When the file cannot be used
-
-
-async def test_a_full_disk_leaves_the_run_uncached_says_so_and_ends_when_there_is_space(path: Path) -> None:
-    clock = Clock()
-    cache = ResultCache(path, clock=clock)
-    await cache.put(key(1), b"before")
-    pages = cache._file.usable().read(lambda c: c.pragma("page_count"))
-    full = f"PRAGMA max_page_count={pages + 2}"
-    cache._file.usable().submit(lambda c: c.execute(full).fetchall()).result()
-    compute = answer(bytes(100_000))
-    assert await cache.get_or_compute(key(2), compute) == (bytes(100_000), False)
-    assert "disk is full" in cache.stats().disabled
-    assert cache.get(key(1)) == b"before"
-    assert not await cache.put(key(3), b"small")  # Not even tried.
-    assert await cache.get_or_compute(key(2), compute) == (bytes(100_000), False)
-    assert len(compute.calls) == 2
-    cache._file.usable().submit(lambda c: c.execute("PRAGMA max_page_count=1000000").fetchall()).result()
-    clock.now += 61
-    assert await cache.put(key(3), b"small")
-    assert cache.stats().disabled == ""
-    cache.close()
-
-
-async def test_a_place_that_cannot_be_written_leaves_the_run_uncached_and_says_so(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a directory")
-    cache = ResultCache(tmp_path / "file" / "cache.db")
-    assert "cannot be used" in cache.stats().disabled
-    assert await cache.get_or_compute(key(), answer()) == (b"yes", False)
-    assert cache.get(key()) is None
-    with pytest.raises(StoreError, match="cannot be used"):
-        cache.clear()
-    cache.close()
-
-
-def test_a_value_that_is_not_what_was_stored_is_a_miss_and_leaves(path: Path) -> None:
-    cache = ResultCache(path)
-    cache.set(key(), b"the value").result()
-    cache._file.usable().submit(
-        lambda c: c.execute("UPDATE bodies SET value = CAST('the valuf' AS BLOB)")
-    ).result()
-    assert cache.get(key()) is None
-    cache._file.usable().flush()
-    assert (cache.stats().damaged, cache.stats().entries, cache.stats().misses) == (1, 0, 1)
-    cache.set(key(), b"the value").result()
-    assert cache.get(key()) == b"the value"
-    cache.close()
-
-
-@pytest.mark.parametrize("checked", [True, False])
-def test_a_damaged_file_is_set_aside_when_it_is_opened_or_when_it_is_met(
-    path: Path, checked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = ResultCache(path)
-    for n in range(2000):
-        cache.set(key(n), os.urandom(200))
-    cache.close()
-    data = bytearray(path.read_bytes())
-    data[20 * 4096 : len(data) - 4096] = bytes(len(data) - 21 * 4096)
-    path.write_bytes(data)
-    if not checked:
-        monkeypatch.setattr(connection, "CHECKED_BYTES", 0)
-    cache = ResultCache(path)
-    for n in range(100):
-        cache.get(key(n))
-    assert cache.set_aside == path.with_name("cache.db.corrupt-1")
-    assert cache.set(key(), b"v").result()
-    assert cache.get(key()) == b"v"
-    assert cache.stats().disabled == ""
-    cache.close()
-
-
-SET_UNTIL_KILLED = """
-import sys
-from pathlib import Path
-from engine.store.cache import CacheKey, ResultCache, digest
-cache = ResultCache(Path(sys.argv[1]), max_entries=100)
-n = 0
-while True:
-    n += 1
-    assert cache.set(CacheKey("judge", "T1", digest(str(n)), "m"), b"%d" % n * 50).result()
-    print(n, flush=True)
-"""
-
-
-def test_what_was_stored_survives_kill_9_and_the_limits_hold(path: Path) -> None:
-    child = start(SET_UNTIL_KILLED, path)
-    seen = 0
-    for line in child.stdout:
-        seen = int(line)
-        if seen == 250:
-            child.send_signal(signal.SIGKILL)
-    child.communicate()
-    cache = ResultCache(path, max_entries=100)
-    for n in range(seen - 97, seen + 1):
-        assert cache.get(key(n)) == b"%d" % n * 50
-    counted = cache._file.usable().read(
-        lambda c: c.execute("SELECT count(*), sum(size) FROM entries").fetchone()
-    )
-    assert (cache.stats().entries, cache.stats().bytes) == counted
-    assert cache.stats().entries <= 100
-    cache.close()
-
-
-def test_leases_of_those_who_never_came_back_are_forgotten(path: Path) -> None:
-    clock = Clock()
-    cache = ResultCache(path, clock=clock)
-    for n, until in enumerate((clock.now - 1, clock.now + 100)):
-        lease = (b"%d" % n, "somebody", "elsewhere", 1, "", until)
-        cache._file.usable().submit(
-            lambda c, row=lease: c.execute("INSERT INTO leases VALUES(?, ?, ?, ?, ?, ?)", row)
-        )
-    cache.close()
-    cache = ResultCache(path, clock=clock)
-    cache._file.usable().flush()
-    assert cache._file.usable().read(lambda c: c.execute("SELECT key FROM leases").fetchall()) == [(b"1",)]
-    cache.close()
