@@ -274,9 +274,8 @@ def _asked(error: LLMError) -> float:
 async def _rest(nudge: asyncio.Event, seconds: float) -> bool:
     """Wait so long, or until nudged; tells which."""
     try:
-        async with asyncio.timeout(
-            seconds
-        ):  # wait_for would swallow a cancellation that comes with the nudge
+        # wait_for would swallow a cancellation that comes with the nudge.
+        async with asyncio.timeout(seconds):
             await nudge.wait()
     except TimeoutError:
         return False

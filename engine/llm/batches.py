@@ -27,6 +27,7 @@ from engine.batching import Batcher
 from engine.errors import BatchItemError, LLMError, TaskyardError
 from engine.figures import QueueFigures
 from engine.llm.batch_calls import MAX_ITEMS, BatchCalls, ItemFailure, ItemResult
+from engine.llm.batch_ends import BatchEnds
 from engine.llm.batch_flights import BatchHooks, Flights, Manifest, PollPolicy, surely_not_created
 from engine.llm.batch_items import BatchStats, Item, custom_id_of, loads_of
 from engine.llm.client import ModelClient, OnFailure
@@ -78,8 +79,7 @@ class LLMBatcher:
         self._sending: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._given_up: dict[str, Manifest] = {}
-        self._unstored: dict[str, set[str]] = {}
-        self._done: dict[str, tuple[int, int]] = {}
+        self._ends = BatchEnds(hooks.ended)
         self._no_batches = False
         self._stats = BatchStats()
 
@@ -117,9 +117,7 @@ class LLMBatcher:
         custom_id = custom_id_of(request)
         if custom_id in self._items:  # its batch of an earlier process is not read yet
             self._items[custom_id].stored = True
-        for batch, unstored in list(self._unstored.items()):
-            unstored.discard(custom_id)
-            self._end(batch)
+        self._ends.stored(custom_id)
 
     async def flush(self) -> None:
         """Send what is queued now, and wait until the service has taken it."""
@@ -286,14 +284,7 @@ class LLMBatcher:
             await self._search(manifest)
             return
         self._count(seconds=self._clock() - manifest.created_at)
-        self._done[manifest.batch] = succeeded, len(manifest.custom_ids) - succeeded
-        self._end(manifest.batch)
-
-    def _end(self, batch: str) -> None:
-        """Say that a batch is ended, when it is: everything delivered, and every answer stored."""
-        if batch in self._done and not self._unstored.get(batch):
-            self._unstored.pop(batch, None)
-            self._hooks.ended(batch, *self._done.pop(batch))
+        self._ends.read(manifest.batch, succeeded, len(manifest.custom_ids) - succeeded)
 
     async def _search(self, manifest: Manifest) -> None:
         """Find the batch of an unanswered creation; when there is none, let its requests be sent anew."""
@@ -349,7 +340,7 @@ class LLMBatcher:
         if item.stored:
             del self._items[custom_id]
         elif isinstance(result, ModelAnswer):
-            self._unstored.setdefault(batch, set()).add(custom_id)
+            self._ends.answered(batch, custom_id)
             self._count(answered=1, tokens=result.usage.total)
         else:
             self._count(failed=1)

@@ -54,9 +54,7 @@ class Retries:
         if not error.retryable:
             return None
         now = self._monotonic()
-        if (
-            self._failing_since is None
-        ):  # before that it may have waited for long, for a place among the others
+        if self._failing_since is None:  # before that it may have waited long for a place among the others
             self._failing_since = now
         if isinstance(error, RateLimitedError):
             wait = pause

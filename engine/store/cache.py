@@ -13,17 +13,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from engine.figures import ResultCacheFigures
 from engine.store import cache_table as table
 from engine.store.cache_file import CacheFile
 from engine.store.cache_key import CacheKey, Json, digest
+from engine.store.cache_lease import ComputeLease
 from engine.store.cache_table import CacheEntry, Counters
 from engine.store.database import Connection, DatabaseError
 from engine.store.owner import Owner
@@ -167,29 +166,31 @@ class ResultCache:
     async def _find_or_compute(
         self, key: CacheKey, compute: Callable[[], Awaitable[Computed]]
     ) -> tuple[Computed, bool]:
-        name, holder = key.digest, uuid.uuid4().hex
+        lease = ComputeLease(
+            self._file, key.digest, owner=self._owner, seconds=self._lease, clock=self._clock
+        )
         while True:
             found = self._find(key)
             if found is not None:
                 self._count_hit(found)
                 return found, True
-            if await self._take_lease(name, holder):
+            if await lease.take():
                 break
             await asyncio.sleep(WAIT)
         # Another process may have stored it between our look and our lease.
         found = self._find(key)
         if found is not None:
-            self._drop_lease(name, holder)
+            lease.drop()
             self._count_hit(found)
             return found, True
         self._count_miss(key)
-        renewing = asyncio.create_task(self._keep_lease(name, holder))
+        renewing = asyncio.create_task(lease.keep())
         try:
             computed = await compute()
             stored = self.set(key, computed.value, tokens=computed.tokens, usd=computed.usd)
         finally:
             renewing.cancel()
-            self._drop_lease(name, holder)
+            lease.drop()
         await asyncio.wrap_future(stored)
         return computed, False
 
@@ -290,32 +291,6 @@ class ResultCache:
             max_entries=self._limits.max_entries,
             max_bytes=self._limits.max_bytes,
         )
-
-    # One computes for all processes
-
-    async def _take_lease(self, name: bytes, holder: str) -> bool:
-        database = self._file.writable()
-        if database is None:
-            return True  # Without a file nobody else can see what we compute.
-        now = self._clock()
-        take = partial(
-            table.take_lease, key=name, holder=holder, owner=self._owner, now=now, until=now + self._lease
-        )
-        try:
-            return await database.write(take)
-        except DatabaseError as error:
-            self._file.note_failure(error)
-            return True
-
-    async def _keep_lease(self, name: bytes, holder: str) -> None:
-        while True:
-            await asyncio.sleep(self._lease / 3)
-            await self._take_lease(name, holder)
-
-    def _drop_lease(self, name: bytes, holder: str) -> None:
-        database = self._file.writable()
-        if database is not None:
-            database.submit(lambda c: table.drop_lease(c, name, holder))
 
 
 def _this_task_is_cancelled() -> bool:
