@@ -1,9 +1,4 @@
-"""The dashboard: it asks its source for the newest snapshot fifteen times a second, and draws what changed.
-
-    status = show(LiveSource(EngineThread(settings, environ)))
-
-`show` runs the app, and whatever happens gives the terminal back and stops the source.
-"""
+"""The dashboard: it asks its source for the newest snapshot fifteen times a second, and draws what changed."""
 
 from __future__ import annotations
 
@@ -14,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -24,11 +18,12 @@ from textual.command import Provider
 from textual.screen import Screen
 
 from engine.errors import TaskyardError
-from engine.snapshot import TaskView
+from engine.snapshot import Snapshot, TaskView
 from tui.commands import DashboardCommands
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.notify import Notifier
+from tui.replays import Replays
 from tui.screens.base import FrameScreen
 from tui.screens.dialogs import ConfirmScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen
@@ -46,13 +41,15 @@ FRAMES = 15.0
 
 INTERRUPTED = 130
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that end the dashboard."""
 
 
 class DashboardApp(App[int]):
-    """Shows one source. The result is the exit status. `kept`: whether an interrupted run can be taken up again.
+    """Shows one source, or a past run over it. The result is the exit status.
 
-    With `notify`, who looks elsewhere is told that the run ended or that a task was given up.
+    `kept`: whether an interrupted run can be taken up again. With `notify`, who looks elsewhere is told that the run
+    ended or that a task was given up. `choose`: begin by asking which run to watch.
     """
 
     CSS_PATH = "dashboard.tcss"
@@ -68,19 +65,30 @@ class DashboardApp(App[int]):
         Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
     ]
 
-    def __init__(self, source: Source, *, kept: bool = True, notify: NotifySettings | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        kept: bool = True,
+        notify: NotifySettings | None = None,
+        choose: bool = False,
+    ) -> None:
         super().__init__()
         self._kept = kept
+        self._choose = choose
         self._notifier: Notifier | None = None
         if notify is not None:
             self._notifier = Notifier(notify, os.environ, write=self._ring, complain=self._not_notified)
+        self.behind = source
         self.source = source
         self.steering = Steering(self)
+        self.replays = Replays(self)
         self.dismissed = 0
         self.crash: BaseException | None = None
         self._told = 0
         self._question: Screen[bool] | Screen[str] | None = None
-        self.frame = self._look()
+        self.frame = self._look(source)
+        self._heeded = self.frame.snapshot
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = theme_for(os.environ)
@@ -98,7 +106,7 @@ class DashboardApp(App[int]):
     def on_mount(self) -> None:
         """Take signals over, and start the source once the first frame is on the screen."""
         loop = asyncio.get_running_loop()
-        for number in _ENDING:
+        for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._signalled, number)
         self.call_after_refresh(self._begin)
@@ -106,6 +114,8 @@ class DashboardApp(App[int]):
     def _begin(self) -> None:
         self.source.start()
         self.set_interval(1 / FRAMES, self._tick)
+        if self._choose:
+            self.replays.choose()
 
     def _signalled(self, number: int) -> None:
         self.exit(128 + number, return_code=128 + number)
@@ -115,33 +125,48 @@ class DashboardApp(App[int]):
         self.crash = self.crash or sys.exc_info()[1]
         self._close_messages_no_wait()
 
-    def _look(self) -> Frame:
-        source = self.source
-        return Frame(source.latest(), source.now(), source.health(), source.mode, self.dismissed)
+    def _look(self, source: Source) -> Frame:
+        playback = source.playback
+        tape = (playback.playing, playback.speed) if playback is not None else None
+        return Frame(source.latest(), source.now(), source.health(), source.mode, self.dismissed, tape)
+
+    def turn_to(self, source: Source, *, dismissed: int) -> None:
+        """Show another source from now on; of its notices, those up to `dismissed` were seen."""
+        self.source, self.dismissed = source, dismissed
+        self.frame = self._look(source)
 
     def _tick(self) -> None:
-        error = self.source.error
+        error = self.behind.error
         if error is not None:
             if self._notifier is not None:
                 self._notifier.tell(f"stopped: {error}")
             self.exit(error.exit_status if isinstance(error, TaskyardError) else 1, return_code=1)
             return
-        old, new = self.frame, self._look()
-        if not self._differs(old, new):
+        self._heed(self.behind.latest())
+        old, new = self.frame, self._look(self.source)
+        if self._differs(old, new):
+            self.frame = new
+            self.show_frame()
+
+    def _heed(self, snapshot: Snapshot) -> None:
+        """Tell what is news of the run that the dashboard was started for, whatever covers it."""
+        if snapshot is self._heeded:
             return
-        self.frame = new
+        ended = self._heeded.run.finished is None and snapshot.run.finished is not None
+        self._heeded = snapshot
         if self._notifier is not None:
-            self._notifier.look(new.snapshot)
-        self._point_at_errors(new)
-        self.show_frame()
+            self._notifier.look(snapshot)
+        self._point_at_errors(snapshot)
+        if ended and self.replays.showing:
+            self.tell("the run behind this replay has ended: esc goes back to it")
 
     def _differs(self, old: Frame, new: Frame) -> bool:
         """Whether anything on the screen may look different. A run that stands still costs not one byte."""
         if new.snapshot is not old.snapshot or new.health.text != old.health.text:
             return True
-        if new.dismissed != old.dismissed or new.health.alive != old.health.alive:
+        if new.dismissed != old.dismissed or new.health.alive != old.health.alive or new.tape != old.tape:
             return True
-        return int(new.now) != int(old.now) and (new.moving or self.source.playback is not None)
+        return int(new.now) != int(old.now) and (new.moving or new.tape is not None)
 
     def show_frame(self) -> None:
         """Show the newest frame on every screen that can be seen."""
@@ -151,13 +176,14 @@ class DashboardApp(App[int]):
             if not screen.is_modal:
                 break
 
-    def _point_at_errors(self, frame: Frame) -> None:
-        new = [n for n in frame.snapshot.notices if n.number > self._told and n.level == "error"]
-        self._told = max(self._told, frame.snapshot.notice_count)
-        if new and self.source.playback is None:
+    def _point_at_errors(self, snapshot: Snapshot) -> None:
+        new = [n for n in snapshot.notices if n.number > self._told and n.level == "error"]
+        self._told = max(self._told, snapshot.notice_count)
+        if new and self.behind.playback is None:
             more = f", and {len(new) - 1} more" if len(new) > 1 else ""
             about = f"{new[-1].task}: " if new[-1].task else ""
-            self.tell(f"{about}{safe_text(new[-1].text, 160)}{more}; n lists all", "error")
+            then = "esc goes back to the run" if self.replays.showing else "n lists all"
+            self.tell(f"{about}{safe_text(new[-1].text, 160)}{more}; {then}", "error")
 
     def _ring(self, codes: str) -> None:
         if self._driver is not None:
@@ -177,8 +203,8 @@ class DashboardApp(App[int]):
     @property
     def listed(self) -> tuple[TaskView, ...]:
         """The tasks in the order of the list."""
-        main = self.screen_stack[0]
-        return main.tasks.shown if isinstance(main, MainScreen) else ()
+        main = next(screen for screen in reversed(self.screen_stack) if isinstance(screen, MainScreen))
+        return main.tasks.shown
 
     def open_task(self, task_id: str) -> None:
         """Open the screen of a task."""
@@ -194,11 +220,18 @@ class DashboardApp(App[int]):
         self._back_to_main().action_panel(number)
 
     def _back_to_main(self) -> MainScreen:
-        while len(self.screen_stack) > 1:
+        while not isinstance(self.screen, MainScreen):
             self.pop_screen()
-        main = self.screen
-        assert isinstance(main, MainScreen)
-        return main
+        return self.screen
+
+    def push_main(self) -> None:
+        """Put a main screen over all others, for another source."""
+        self.push_screen(MainScreen())
+
+    def pop_main(self) -> None:
+        """Take the topmost main screen away, with all that stands over it."""
+        self._back_to_main()
+        self.pop_screen()
 
     def action_help(self) -> None:
         """Show the keys."""
@@ -215,18 +248,18 @@ class DashboardApp(App[int]):
     @property
     def exit_status(self) -> int:
         """What a quit means now: the run's own status when it has finished."""
-        finished = self.frame.snapshot.run.finished
-        if self.source.playback is not None:
+        finished = self.behind.latest().run.finished
+        if self.behind.playback is not None:
             return 0
         if finished is not None:
             return finished.exit_status
-        return INTERRUPTED if self.source.mode == "LIVE" else 0
+        return INTERRUPTED if self.behind.mode == "LIVE" else 0
 
     def action_leave(self) -> None:
         """Quit; in the middle of a live run after a question, to which a second press says yes."""
-        frame = self.frame
+        frame = self._look(self.behind)
         asked = self._question is not None and self._question in self.screen_stack
-        if asked or self.source.mode != "LIVE" or not frame.moving:
+        if asked or self.behind.mode != "LIVE" or not frame.moving:
             self.exit(self.exit_status)
             return
 
@@ -235,7 +268,7 @@ class DashboardApp(App[int]):
                 self.exit(self.exit_status)
 
         def told(answer: str | None) -> None:
-            control = self.source.control
+            control = self.behind.control
             if answer == "cancel" and control is not None:
                 control.cancel_batches()
             if answer in ("leave", "cancel"):
@@ -280,54 +313,3 @@ class DashboardApp(App[int]):
             except OSError:
                 self.tell(f"{command[0]} cannot be run: set {variable}", "warning")
         self.refresh()
-
-
-def show(
-    source: Source, *, logs: Path | None = None, kept: bool = True, notify: NotifySettings | None = None
-) -> int:
-    """Show the source until somebody quits; gives the exit status. The source is stopped, and an error of it told.
-
-    An error of the dashboard itself is told in one line; how it came about goes to a file in `logs`, and with
-    TASKYARD_DEBUG=1 to the terminal.
-    """
-    # Exported by some shells and tools, they would hold the size of the terminal fixed.
-    for name in ("COLUMNS", "LINES"):
-        os.environ.pop(name, None)
-    app = DashboardApp(source, kept=kept, notify=notify)
-    crash: BaseException | None = None
-    try:
-        result = app.run()
-        status = result if result is not None else app.return_code or 1
-        crash = app.crash
-    except Exception as raised:
-        crash = raised
-    finally:
-        # It may take seconds; a second signal must not leave the engine's children behind.
-        for number in _ENDING:
-            signal.signal(number, signal.SIG_IGN)
-        asyncio.run(source.stop())
-    error = source.error
-    if error is not None:
-        name = "" if isinstance(error, TaskyardError) else f"{type(error).__name__}: "
-        print(f"taskyard: {name}{error}", file=sys.stderr)  # noqa: T201
-    if crash is not None:
-        status = 1
-        print(f"taskyard: {_tell_crash(crash, logs, kept)}", file=sys.stderr)  # noqa: T201
-    return status
-
-
-def _tell_crash(crash: BaseException, logs: Path | None, kept: bool) -> str:
-    """One line about an error of the dashboard itself; the whole of it goes to a file."""
-    if os.environ.get("TASKYARD_DEBUG") == "1":
-        traceback.print_exception(crash)
-    what = f"the dashboard failed ({type(crash).__name__}: {safe_text(str(crash), 200)})"
-    then = "what was done is kept, and " * kept + "--headless needs no dashboard"
-    if logs is None:
-        return f"{what}: {then}; with TASKYARD_DEBUG=1 it says more"
-    try:
-        logs.mkdir(parents=True, exist_ok=True)
-        file = logs / "dashboard-crash.log"
-        file.write_text("".join(traceback.format_exception(crash)), "utf-8")
-    except OSError:
-        return f"{what}: {then}; with TASKYARD_DEBUG=1 it says more"
-    return f"{what}: {then}; please report {file}"

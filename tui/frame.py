@@ -11,13 +11,15 @@ from tui.source.protocol import Health, Mode
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
     """One moment of the dashboard. `now` is in seconds since the epoch, by the source's clock.
-    `dismissed` is the number of the last notice that somebody took note of."""
+    `dismissed` is the number of the last notice that somebody took note of; `tape` says of a replay whether it plays,
+    and how fast."""
 
     snapshot: Snapshot
     now: float
     health: Health
     mode: Mode
     dismissed: int = 0
+    tape: tuple[bool, float] | None = None
 
     @property
     def errors(self) -> int:

@@ -24,7 +24,7 @@ class Empty(App):
         yield Static("hello there")
 Empty().run()
 """
-_MOMENT = "from tests.tui import moments; from tui.app import show; show(moments.{}())"
+_MOMENT = "from tests.tui import moments; from tui.show import show; show(moments.{}())"
 
 
 def rows() -> list[Row]:

@@ -16,7 +16,7 @@ from engine.model import Lane
 from engine.snapshot import Snapshot
 from engine.state import RunState
 from tests.tui import sample_run
-from tui.app import show
+from tui.show import show
 from tui.source import Health, Lookups
 from tui.source.protocol import Mode
 
@@ -69,6 +69,7 @@ class StagedSource:
 
     mode: Mode = "LIVE"
     playback = None
+    choice = None
 
     def __init__(self, mode: str) -> None:
         self._mode = mode

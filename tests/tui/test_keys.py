@@ -317,10 +317,12 @@ async def test_a_replay_plays_pauses_and_jumps() -> None:
         await pilot.press("right_square_bracket")
         await until(lambda: app.frame.elapsed > 39)
         await pilot.press("p")
+        await until(lambda: shown(app, "#tape").startswith(" ‖ 00:40 "))
         clock[0] = 300.0
         assert source.playback.position == pytest.approx(40.0)
         await pilot.press("greater_than_sign", "left_square_bracket", "left_square_bracket")
         assert source.playback.speed == 2.0
+        await until(lambda: "×2 " in shown(app, "#tape"))
         await until(lambda: app.frame.elapsed < 21)
         await pilot.press("q")
     assert app.return_value == 0

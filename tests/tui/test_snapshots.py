@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.tui import moments, past, sample_run
 from tests.tui.moments import MOMENTS, SIZES, failed, hostile, running
+from tests.tui.test_keys import shown, until
 from tui.app import DashboardApp
+from tui.source import RecordedSource, ReplaySource, Source
 from tui.theme import LIGHT
 
 Compare = Callable[..., bool]
@@ -54,6 +58,60 @@ def test_panel_alone(panel: str, size: str, snap_compare: Compare) -> None:
 )
 def test_after_keys(name: str, keys: list[str], snap_compare: Compare) -> None:
     assert snap_compare(DashboardApp(failed()), terminal_size=SIZES["wide"], press=keys)
+
+
+async def _runs_are_listed(pilot: Any) -> None:
+    await until(lambda: shown(pilot.app, "RunList").count("/24") == 3)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_past_runs(size: str, snap_compare: Compare, tmp_path: Path) -> None:
+    source = running()
+    source.lookups = past.three_runs(tmp_path)
+
+    async def before(pilot: Any) -> None:
+        await pilot.press("5", *["plus"] * (size == "wide"))
+        await _runs_are_listed(pilot)
+
+    assert snap_compare(DashboardApp(source), terminal_size=SIZES[size], run_before=before)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_which_run_to_watch(size: str, snap_compare: Compare, tmp_path: Path) -> None:
+    watched = moments.stale()
+
+    class Choice:
+        def choose(self, run: str) -> None: ...
+
+    source: Source = RecordedSource(
+        sample_run.events_until(170),
+        now=watched.now(),
+        mode="WATCH",
+        choice=Choice(),
+        lookups=past.three_runs(tmp_path),
+    )
+
+    async def before(pilot: Any) -> None:
+        await until(lambda: "5/24" in shown(pilot.app, "#header"))
+        await pilot.pause()
+        await pilot.press("w")
+        await _runs_are_listed(pilot)
+
+    assert snap_compare(DashboardApp(source), terminal_size=SIZES[size], run_before=before)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_replay(size: str, snap_compare: Compare) -> None:
+    source = ReplaySource(sample_run.events(), monotonic=lambda: 0.0)
+
+    async def before(pilot: Any) -> None:
+        await until(lambda: pilot.app.frame.snapshot.run.started is not None)
+        await pilot.press(*["right_square_bracket"] * 17)
+        await until(lambda: pilot.app.frame.elapsed > 169)
+        await pilot.press("p")
+        await pilot.pause()
+
+    assert snap_compare(DashboardApp(source), terminal_size=SIZES[size], run_before=before)
 
 
 def test_light_theme(snap_compare: Compare) -> None:

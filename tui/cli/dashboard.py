@@ -11,17 +11,18 @@ if TYPE_CHECKING:
     from engine.events import Event
     from engine.store.lessons import LessonStore, SearchResult
     from tui.cli.place import Place
+    from tui.source import Lookups
 
 
 def show_run(place: Place, environ: Mapping[str, str], *, kept: bool = True) -> int:
     """Run the board in a worker thread and show it; gives the exit status. What came of it stays on the terminal."""
     from engine.thread import EngineThread
-    from tui.app import show
     from tui.headless import ProgressLines
-    from tui.source import LiveSource, Lookups
+    from tui.show import show
+    from tui.source import LiveSource
 
     engine = EngineThread(place.settings, environ)
-    source = LiveSource(engine, lookups=Lookups(_lessons_of(place)))
+    source = LiveSource(engine, lookups=_lookups_of(place))
     logs = place.paths.state / "logs" if kept else None
     status = show(source, logs=logs, kept=kept, notify=place.settings.notify)
     if engine.finished is not None:
@@ -29,21 +30,24 @@ def show_run(place: Place, environ: Mapping[str, str], *, kept: bool = True) -> 
     return status
 
 
-def show_watch(place: Place, run: str | None) -> int:
-    """Show a run of another process, the newest one when none is named; gives the exit status."""
-    from tui.app import show
-    from tui.source import Lookups, WatchSource
+def show_watch(place: Place, run: str | None, *, choose: bool) -> int:
+    """Show a run of another process, the newest one when none is named; gives the exit status.
 
-    lookups = Lookups(_lessons_of(place))
-    return show(WatchSource(place.paths.state_db, place.paths.archive, run, lookups=lookups))
+    `choose`: ask first which one.
+    """
+    from tui.show import show
+    from tui.source import WatchSource
+
+    paths = place.paths
+    return show(WatchSource(paths.state_db, paths.archive, run, lookups=_lookups_of(place)), choose=choose)
 
 
 def show_replay(place: Place | None, events: Sequence[Event], speed: float) -> int:
-    """Show a past run as it went; gives the exit status. Without a place there are no lessons to search."""
-    from tui.app import show
+    """Show a past run as it went; gives the exit status. Without a place there is nothing to look up beside it."""
+    from tui.show import show
     from tui.source import Lookups, ReplaySource
 
-    lookups = Lookups(_lessons_of(place) if place is not None else None)
+    lookups = _lookups_of(place) if place is not None else Lookups()
     return show(ReplaySource(events, speed=speed, lookups=lookups))
 
 
@@ -69,6 +73,12 @@ class LessonSearch:
     def close(self) -> None:
         """Close the store."""
         self._store.close()
+
+
+def _lookups_of(place: Place) -> Lookups:
+    from tui.source import Lookups, Runs
+
+    return Lookups(_lessons_of(place), Runs(place.paths.state_db, place.paths.archive))
 
 
 def _lessons_of(place: Place) -> Callable[[], LessonSearch]:

@@ -31,17 +31,30 @@ SCHEMA = 1
 """The version of what `status --json` prints; a program may rely on its fields."""
 
 
-def watch(run: RunId = None, headless: Headless = False, as_json: EventsAsJson = False) -> int:
-    """Look on while another process runs the board."""
+def watch(
+    run: RunId = None,
+    run_option: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="The same as RUN, for scripts.")
+    ] = None,
+    headless: Headless = False,
+    as_json: EventsAsJson = False,
+) -> int:
+    """Look on while another process runs the board.
+
+    Where several runs are at work, the dashboard asks which one; w there goes to another.
+    """
+    wanted = run or run_option
     place = find_place()
     reader = open_journal(place)
-    row = choose_run(reader, run)
+    row = choose_run(reader, wanted)
     if headless or as_json or not on_terminal():
         return follow(reader, row, as_json=as_json)
+    now = time.time()
+    several = sum(each.is_alive(now) for each in reader.runs()) > 1
     reader.close()
     from tui.cli.dashboard import show_watch
 
-    return show_watch(place, None if run is None else row.run)
+    return show_watch(place, None if wanted is None else row.run, choose=several and wanted is None)
 
 
 def replay(

@@ -109,9 +109,8 @@ class DispatchPanel(Panel):
         self.call_after_refresh(self._close_field)
 
     def _close_field(self) -> None:
-        field = self.query_one(FilterInput)
-        if not field.has_focus:
-            field.remove_class("-open")
+        for field in self.query(FilterInput):  # none, when the screen was closed meanwhile
+            field.set_class(field.has_focus and field.has_class("-open"), "-open")
 
     def clear_filter(self) -> bool:
         """Show all tasks again; gives whether anything was hidden."""

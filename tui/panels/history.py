@@ -1,24 +1,61 @@
-"""The fifth panel: how much is remembered, of how much may be."""
+"""The fifth panel: how much is remembered, of how much may be, and the runs of the past, any of which plays again."""
 
 from __future__ import annotations
+
+from textual.app import ComposeResult
 
 from engine.figures import HistoryFigures
 from tui.format import safe_text
 from tui.frame import Frame
-from tui.line import Line, bar, joined, text
+from tui.line import BLANK, Line, bar, cut_line, joined, text
 from tui.panels.panel import Panel
 from tui.plain import ago, count, size
+from tui.source.lookups import Lookups
+from tui.widgets.line_view import LineView
+from tui.widgets.run_list import RunList
+
+FULL = 16
+"""The lines of the panel from which all figures have room above the list of runs."""
 
 
 class HistoryPanel(Panel):
-    """Entries, bytes and age against their limits, what was archived, and the journal's cycle."""
+    """Entries, bytes and age against their limits, what was archived, the journal's cycle; below, the runs."""
 
+    DEFAULT_CSS = """
+    HistoryPanel > #figures { height: auto; }
+    """
     NUMBER = 5
     NAME = "History"
 
-    def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
-        """The figures."""
-        return history_lines(frame, 10 if width < 60 else 24)
+    def __init__(self, lookups: Lookups, *, id: str) -> None:
+        super().__init__(id=id)
+        self._lookups = lookups
+
+    def compose(self) -> ComposeResult:
+        """The figures and the runs."""
+        figures = LineView(id="figures")
+        figures.can_focus = False
+        yield figures
+        yield RunList(self._lookups, id="runs")
+
+    def draw(self, frame: Frame) -> None:
+        """Write the figures; the runs follow by themselves."""
+        view = self.query_one("#figures", LineView)
+        width, height = self.scrollable_content_region.width, self.scrollable_content_region.height
+        lines = history_lines(frame, 10 if width < 60 else 24)
+        if height < FULL:
+            lines = lines[: max(2, min(4, height - 3))]
+        else:
+            lines.append(BLANK)
+        view.styles.height = len(lines)
+        view.show([cut_line(line, width) for line in lines])
+        runs = self.query_one(RunList)
+        runs.follow(frame.snapshot.run.run)
+        self.head("", "enter plays a run again" if runs.runs else "")
+
+    def focus_inside(self) -> None:
+        """Let keys go to the runs."""
+        self.query_one(RunList).focus()
 
     def summary(self, frame: Frame) -> Line:
         """Entries, bytes and the cycle."""
@@ -60,21 +97,21 @@ def history_lines(frame: Frame, cells: int) -> list[Line]:
             (f" of {size(history.max_bytes)}", "faint"),
         ),
     ]
-    if history.oldest_at is not None:
-        age = max(0.0, frame.until - history.oldest_at)
-        lines.append((("oldest   ", "muted"), (ago(age), "text"), (f" of {ago(history.max_age)}", "faint")))
     archived = (
         f"{history.archived:,} in {count(history.segments, 'segment')}" if history.archived else "nothing yet"
     )
     lines.append(
         (("archived ", "muted"), (archived, "text"), (f"  {count(history.prunes, 'prune')}", "faint"))
     )
-    if history.problem:
-        lines.append((("archive  ", "muted"), (safe_text(history.problem), "warn")))
     journal = (("journal  ", "muted"), (f"cycle {run.cycle}", "text"))
     lines.append(
         (*journal, (f"  {size(history.journal_bytes)}", "faint")) if history.journal_bytes else journal
     )
+    if history.problem:
+        lines.insert(2, (("archive  ", "muted"), (safe_text(history.problem), "warn")))
+    if history.oldest_at is not None:
+        age = max(0.0, frame.until - history.oldest_at)
+        lines.append((("oldest   ", "muted"), (ago(age), "text"), (f" of {ago(history.max_age)}", "faint")))
     if run.run:
         words = f"  resumed {count(run.resumes, 'time')}" if run.resumes else ""
         lines.append((("run      ", "muted"), (safe_text(run.run, 60), "text"), (words, "warn")))

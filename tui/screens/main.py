@@ -25,6 +25,7 @@ from tui.widgets.banner import banner_line, narrow_banner
 from tui.widgets.header import header_line
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.line_view import LineView
+from tui.widgets.pick_list import PickList
 from tui.widgets.task_list import TaskList
 
 WIDE = (100, 28)
@@ -78,7 +79,8 @@ class MainScreen(FrameScreen):
         Binding("5", "panel(5)", "History", show=False),
         Binding("tab", "app.focus_next", "Next panel", show=False),
         Binding("shift+tab", "app.focus_previous", "Previous panel", show=False),
-        Binding("escape", "back", "Back: close the panel, clear the filter", show=False),
+        Binding("w", "choose_run", "other run", tooltip="Watch another run"),
+        Binding("escape", "back", "Back: close the panel, clear the filter, leave a replay", show=False),
     ]
 
     def __init__(self) -> None:
@@ -100,7 +102,7 @@ class MainScreen(FrameScreen):
                 yield BatchesPanel(id="batches")
         with Horizontal(id="bottom"):
             yield LessonsPanel(self.dashboard.source.lookups, id="lessons")
-            yield HistoryPanel(id="history")
+            yield HistoryPanel(self.dashboard.source.lookups, id="history")
         summary = LineView(id="summary")
         summary.can_focus = False
         yield summary
@@ -218,6 +220,10 @@ class MainScreen(FrameScreen):
     def _task_opened(self, event: TaskList.Opened) -> None:
         self.app.push_screen(TaskScreen(event.task_id))
 
+    @on(PickList.Picked, "#runs")
+    def _run_picked(self, event: PickList.Picked) -> None:
+        self.dashboard.replays.open(event.key)
+
     # Keys
 
     @property
@@ -248,7 +254,11 @@ class MainScreen(FrameScreen):
             self._open(None)
         elif self.tasks.marked:
             self.tasks.unmark()
-        elif not dispatch.clear_filter():
+        elif dispatch.clear_filter():
+            return
+        elif self.dashboard.replays.showing:
+            self.dashboard.replays.close()
+        else:
             self.tasks.focus()
 
     def action_filter(self) -> None:
@@ -283,6 +293,10 @@ class MainScreen(FrameScreen):
     def action_pause(self) -> None:
         """Pause or go on."""
         self.dashboard.steering.toggle_pause()
+
+    def action_choose_run(self) -> None:
+        """Ask which run to watch."""
+        self.dashboard.replays.choose()
 
     def action_drain(self) -> None:
         """Start no more tasks, after a question."""

@@ -2,12 +2,14 @@
 
 from tui.source.live import LiveSource
 from tui.source.lookups import Lookups
-from tui.source.protocol import Control, Health, Mode, Playback, Source
+from tui.source.protocol import Choice, Control, Health, Mode, Playback, Source
 from tui.source.recorded import RecordedSource
 from tui.source.replay import ReplaySource
+from tui.source.runs import Runs
 from tui.source.watch import WatchSource
 
 __all__ = [
+    "Choice",
     "Control",
     "Health",
     "LiveSource",
@@ -16,6 +18,7 @@ __all__ = [
     "Playback",
     "RecordedSource",
     "ReplaySource",
+    "Runs",
     "Source",
     "WatchSource",
 ]

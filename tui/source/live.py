@@ -23,6 +23,7 @@ class LiveSource:
 
     mode: Mode = "LIVE"
     playback = None
+    choice = None
 
     def __init__(
         self,

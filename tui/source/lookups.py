@@ -1,4 +1,7 @@
-"""What the screens look up beside the snapshot: diffs in git, and lessons. All of it is awaited off the event loop."""
+"""What the screens look up beside the snapshot: diffs in git, lessons, and other runs.
+
+All of it is awaited off the event loop.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from engine.events import Event
 from engine.snapshot import TaskView
+from tui.source.runs import Listing, Progress, Runs
 
 if TYPE_CHECKING:
     from engine.store.lessons.record import Lesson
@@ -46,8 +51,11 @@ class LessonHits(Protocol):
 class Lookups:
     """Looks things up for one source. `open_lessons` opens the store when it is first needed, in a thread."""
 
-    def __init__(self, open_lessons: Callable[[], LessonSearch] | None = None) -> None:
+    def __init__(
+        self, open_lessons: Callable[[], LessonSearch] | None = None, runs: Runs | None = None
+    ) -> None:
         self._open_lessons = open_lessons
+        self._runs = runs
         self._lessons: LessonSearch | None = None
 
     @property
@@ -84,8 +92,32 @@ class Lookups:
             self._lessons = self._open_lessons()
         return self._lessons.search_typed(typed, limit)
 
+    @property
+    def has_runs(self) -> bool:
+        """Whether the runs of a repository can be listed here."""
+        return self._runs is not None
+
+    async def list_runs(self) -> Listing:
+        """All runs. Raises StoreError when the journal cannot be read."""
+        return await asyncio.to_thread(self._known_runs.list)
+
+    async def run_progress(self, run: str) -> Progress:
+        """How far a run is. Raises StoreError when its events cannot be read."""
+        return await asyncio.to_thread(self._known_runs.progress, run)
+
+    async def run_events(self, run: str) -> tuple[Event, ...]:
+        """All that happened in a run so far. Raises StoreError when it cannot be read."""
+        return await asyncio.to_thread(self._known_runs.events, run)
+
+    @property
+    def _known_runs(self) -> Runs:
+        assert self._runs is not None, "ask has_runs first"
+        return self._runs
+
     async def close(self) -> None:
         """Close what was opened."""
+        if self._runs is not None:
+            await asyncio.to_thread(self._runs.close)
         lessons, self._lessons = self._lessons, None
         if lessons is not None:
             await asyncio.to_thread(lessons.close)

@@ -100,8 +100,19 @@ class Playback(Protocol):
         """Go to a moment of the run."""
 
 
+class Choice(Protocol):
+    """What a person may do when the source can show one run or another."""
+
+    def choose(self, run: str) -> None:
+        """Show this run from now on."""
+
+
 class Source(Protocol):
-    """A run to look at. `control` is None for one that can only be looked at, `playback` for one that is not past."""
+    """A run to look at.
+
+    `control` is None for one that can only be looked at, `playback` for one that is not past, `choice` where there is
+    but one run to show.
+    """
 
     @property
     def mode(self) -> Mode:
@@ -114,6 +125,10 @@ class Source(Protocol):
     @property
     def playback(self) -> Playback | None:
         """The tape, if it is one."""
+
+    @property
+    def choice(self) -> Choice | None:
+        """The way to another run, if there is one."""
 
     @property
     def lookups(self) -> Lookups:

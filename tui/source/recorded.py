@@ -8,7 +8,7 @@ from engine.events import Event
 from engine.snapshot import Snapshot
 from engine.state import RunState
 from tui.source.lookups import Lookups
-from tui.source.protocol import Control, Health, Mode, Playback
+from tui.source.protocol import Choice, Control, Health, Mode, Playback
 
 
 class RecordedSource:
@@ -23,6 +23,7 @@ class RecordedSource:
         health: Health | None = None,
         control: Control | None = None,
         playback: Playback | None = None,
+        choice: Choice | None = None,
         lookups: Lookups | None = None,
     ) -> None:
         self._state = RunState().apply_all(events)
@@ -32,6 +33,7 @@ class RecordedSource:
         self.mode = mode
         self.control = control
         self.playback = playback
+        self.choice = choice
         self.lookups = lookups or Lookups()
         self.error: BaseException | None = None
 

@@ -25,7 +25,7 @@ class Tape:
         self.length = length
         self._monotonic = monotonic
         self._speed = speed
-        self._playing = True
+        self._playing = False
         self._from = 0.0
         self._since = monotonic()
 
@@ -44,6 +44,10 @@ class Tape:
         """Seconds into the run."""
         moved = (self._monotonic() - self._since) * self._speed if self._playing else 0.0
         return min(self.length, self._from + moved)
+
+    def play(self) -> None:
+        """Go on from where it stands."""
+        self._place(self.position, playing=True)
 
     def toggle(self) -> None:
         """Play or pause; at the end it begins anew."""
@@ -70,6 +74,7 @@ class ReplaySource:
 
     mode: Mode = "REPLAY"
     control = None
+    choice = None
     error: BaseException | None = None
 
     def __init__(
@@ -90,18 +95,13 @@ class ReplaySource:
         self._state = RunState()
         self._kept: dict[int, Snapshot] = {0: self._state.snapshot()}
         self._snapshot = self._kept[0]
-        self._speed = speed
-        self._monotonic = monotonic
         self.lookups = lookups or Lookups()
-        self.playback = self._tape()
-
-    def _tape(self) -> Tape:
         length = self._times[-1] - self._begin if self._times else 0.0
-        return Tape(length, self._speed, self._monotonic)
+        self.playback = Tape(length, speed, monotonic)
 
     def start(self) -> None:
         """Begin to play."""
-        self.playback = self._tape()
+        self.playback.play()
 
     async def stop(self) -> None:
         """Close what was looked up."""

@@ -66,6 +66,15 @@ class WatchSource:
         self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
         self.lookups = lookups or Lookups()
 
+    @property
+    def choice(self) -> WatchSource:
+        """Itself: it goes from run to run."""
+        return self
+
+    def choose(self, run: str) -> None:
+        """Follow this run from now on."""
+        self._wanted = run
+
     def start(self) -> None:
         """Start to follow."""
         self._thread.start()
@@ -116,31 +125,33 @@ class WatchSource:
 
     def _read(self, reader: JournalReader) -> None:
         looked = published = float("-inf")
-        pending = False
+        wanted, pending = self._wanted, False
         while not self._stop.is_set():
             now = time.monotonic()
             changed = reader.changed()
-            if changed or now - looked >= LOOK_EVERY:
-                looked = now
-                self._look(reader)
+            if changed or self._wanted != wanted or now - looked >= LOOK_EVERY:
+                looked, wanted = now, self._wanted
+                changed = self._look(reader, wanted) or changed
             if changed:
                 pending = self._take(reader) or pending
             if pending and now - published >= PUBLISH_EVERY:
                 self._snapshot, pending, published = self._state.snapshot(), False, now
             self._stop.wait(POLL_EVERY)
 
-    def _look(self, reader: JournalReader) -> None:
-        row = reader.run(self._wanted) if self._wanted else reader.latest_run()
+    def _look(self, reader: JournalReader, wanted: str | None) -> bool:
+        """See how the run is that is to be followed; gives whether it is another one than before."""
+        row = reader.run(wanted) if wanted else reader.latest_run()
         if row is None:
-            what = f"run {self._wanted}" if self._wanted else "a run"
-            self._problem = f"waiting for {what} to begin"
-            return
+            self._problem = f"waiting for {f'run {wanted}' if wanted else 'a run'} to begin"
+            return False
         self._problem = ""
-        if row.run != self._run:
+        another = row.run != self._run
+        if another:
             self._run, self._seq, self._state = row.run, row.resume_after, RunState()
         self._row = row
-        self._beat = max(row.beat, self._snapshot.at)
+        self._beat = max(row.beat, self._state.at)
         self._alive = row.ended is not None or row.is_alive(self._clock())
+        return another
 
     def _take(self, reader: JournalReader) -> bool:
         """Apply what is new; gives whether there was anything."""

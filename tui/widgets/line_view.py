@@ -71,9 +71,13 @@ class LineView(ScrollView, can_focus=True):
         """What is shown."""
         return self._lines
 
+    def line_at(self, row: int) -> Line:
+        """What stands in a row; nothing beyond the last."""
+        return _line_at(self._lines, row)
+
     def render_line(self, y: int) -> Strip:
         """One row of the screen."""
-        return self.strip(_line_at(self._lines, y + self.scroll_offset.y), here=False)
+        return self.strip(self.line_at(y + self.scroll_offset.y), here=False)
 
     def strip(self, line: Line, *, here: bool) -> Strip:
         """The line in its colours, as wide as the view."""

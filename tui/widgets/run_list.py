@@ -1,0 +1,178 @@
+"""The runs of the repository, newest first. It reads them by itself, and how far each is once it comes into sight."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import overload
+
+from textual import events, work
+
+from engine.errors import TaskyardError
+from tui.format import fit, safe_text
+from tui.line import BLANK, Line, cut_line, text
+from tui.plain import ago, duration
+from tui.source.lookups import Lookups
+from tui.source.runs import ListedRun, Listing, Progress
+from tui.widgets.pick_list import PickList
+
+READ_EVERY = 5.0
+"""Seconds after which the list is read again while something moves on the screen."""
+
+_LOOKS = {
+    "running": ("▶", "running", "accent"),
+    "died": ("✗", "died", "bad"),
+    "landed": ("✓", "landed", "good"),
+    "failed": ("✗", "failed", "bad"),
+    "budget": ("!", "budget", "warn"),
+    "interrupted": ("‖", "stopped", "warn"),
+}
+
+
+class RunList(PickList):
+    """Shows and offers all runs; `Picked.key` is the id of one. `shown` is the run on the screen already."""
+
+    def __init__(self, lookups: Lookups, *, id: str | None = None, process: bool = False) -> None:
+        super().__init__(id=id)
+        self._lookups = lookups
+        self._process = process
+        self._listing = Listing(0.0, ())
+        self._keys_of: tuple[str, ...] = ()
+        self._progress: Mapping[str, Progress] = {}
+        self._problem = ""
+        self._shown = ""
+        self._read_at = float("-inf")
+        self._known = False
+
+    @property
+    def runs(self) -> tuple[ListedRun, ...]:
+        """What is listed."""
+        return self._listing.runs
+
+    def follow(self, shown: str) -> None:
+        """Show the list, with a mark at the run that is on the screen; read it again when it may have changed."""
+        again = shown != self._shown or time.monotonic() - self._read_at >= READ_EVERY
+        self._shown = shown
+        if again and self._lookups.has_runs and self.size.height:
+            self._read_at = time.monotonic()
+            self._read()
+        self._draw()
+
+    @work(exclusive=True, group="runs")
+    async def _read(self) -> None:
+        try:
+            listing = await self._lookups.list_runs()
+            self._problem = ""
+        except TaskyardError as error:
+            self._problem = safe_text(str(error))
+            self._draw()
+            return
+        keys = tuple(run.run for run in listing.runs)
+        self._listing, self._known = listing, True
+        if keys != self._keys_of:
+            self._keys_of = keys
+        self._draw()
+        await self._measure()
+
+    @work(exclusive=True, group="runs")
+    async def _measure_anew(self) -> None:
+        await self._measure()
+
+    async def _measure(self) -> None:
+        """Find out how far the runs in sight are."""
+        for row in self.in_sight:
+            run = self._listing.runs[row]
+            if run.run in self._progress and run.state != "running":
+                continue
+            try:
+                progress = await self._lookups.run_progress(run.run)
+            except TaskyardError:
+                continue  # its events are gone or damaged; the row stays, without its count
+            if self._progress.get(run.run) != progress:
+                self._progress = {**self._progress, run.run: progress}
+                self._draw()
+
+    def _draw(self) -> None:
+        width = self.scrollable_content_region.width
+        if self._problem or not self._listing.runs:
+            words = self._problem or ("no runs yet" if self._known else "")
+            self.offer((), [text(words, "warn" if self._problem else "faint")])
+            return
+        self.offer(self._keys_of, _Rows(self._listing, self._progress, self._shown, width, self._process))
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Other runs come into sight."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._known:
+            self._measure_anew()
+
+    def on_focus(self) -> None:
+        """Whoever comes here wants to see how it is now."""
+        self._read_at = float("-inf")
+        self.follow(self._shown)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay out for the new size."""
+        self.follow(self._shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows(Sequence[Line]):
+    """The lines of a listing, each made when somebody looks at it."""
+
+    listing: Listing
+    progress: Mapping[str, Progress]
+    shown: str
+    width: int
+    process: bool
+
+    def __len__(self) -> int:
+        return len(self.listing.runs)
+
+    @overload
+    def __getitem__(self, index: int) -> Line: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Line]: ...
+    def __getitem__(self, index: int | slice) -> Line | Sequence[Line]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        run = self.listing.runs[index]
+        return run_line(
+            run,
+            self.progress.get(run.run),
+            self.listing.at,
+            self.width,
+            here=run.run == self.shown,
+            process=self.process,
+        )
+
+    def __iter__(self) -> Iterator[Line]:
+        return (self[row] for row in range(len(self)))
+
+
+def run_line(
+    run: ListedRun, progress: Progress | None, now: float, width: int, *, here: bool, process: bool
+) -> Line:
+    """One run: how it stands, when it began, how long it took, how far it came, and where there is room what it was.
+
+    With `process` it says whose run it is, else under which id it is kept.
+    """
+    glyph, word, tone = _LOOKS[run.state]
+    until = now if run.state == "running" else run.until
+    far = f"{progress.landed:,}/{progress.total:,}" if progress is not None else ""
+    owner = f"pid {run.pid} on {safe_text(run.host, 40)}"
+    spans: Line = (
+        ("›" if here else " ", "accent strong"),
+        (f"{glyph} {word:<8}", tone),
+        (fit(f"{ago(max(0.0, now - run.started))} ago", 11, right=True), "text"),
+        (fit(duration(max(0.0, until - run.started)), 9 if width >= 42 else 0, right=True), "muted"),
+        (fit(far, 9, right=True), "text"),
+    )
+    if width >= 60:
+        spans = (*spans, (f"  {fit(safe_text(PurePath(run.board).name), 14)}", "text"))
+        spans = (*spans, (f"  {owner if process else safe_text(run.run, 40)}", "faint"))
+    if width >= 100 and not process:
+        spans = (*spans, (f"  {owner}", "faint"))
+    return cut_line(spans, width) if width else BLANK
