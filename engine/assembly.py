@@ -16,9 +16,9 @@ from engine.batch_events import BatchEvents, manifests
 from engine.board import read_statuses, with_statuses
 from engine.bus import Bus
 from engine.calls import ModelCalls
-from engine.figures import QueueFigures
+from engine.figures import PeerFigures, QueueFigures
 from engine.gauges import Gauges
-from engine.git.names import slug
+from engine.git.names import in_space, slug
 from engine.git.train import Cargo, Checked, Landed, Train
 from engine.git.upstream import Upstream
 from engine.git.worktrees import Worktrees
@@ -30,17 +30,19 @@ from engine.llm.limiter import Limiter, Limiters
 from engine.llm.prices import load_prices
 from engine.llm.sdk import Deadlines
 from engine.local import LandingSide, LocalActivities
+from engine.locks import open_locks
 from engine.model import BoardStatus, TaskState
 from engine.outcomes import Outcomes
 from engine.paths import StatePaths
 from engine.pipeline import Ready
 from engine.process import child_environment, end_strays
-from engine.project import Project, check_endpoint
+from engine.project import Project, check_endpoint, shared_name
 from engine.recorder import HistoryRecorder, JournalSink
 from engine.roles.context import read_context
 from engine.roles.requests import Requests, offered
 from engine.roles.verifier import describe, report, verify
 from engine.settings import Settings
+from engine.sharing import Share
 from engine.state import RunState
 from engine.store.cache import ResultCache, digest
 from engine.store.database import Database
@@ -60,6 +62,7 @@ class Parts:
     """All parts of one open run. `close` takes them apart; whatever happened, call it."""
 
     run: str
+    space: str
     resumed: bool
     host: str
     pid: int
@@ -78,10 +81,12 @@ class Parts:
     outcomes: Outcomes
     activities: LocalActivities
     gauges: Gauges
+    share: Share | None
 
     def background(self) -> tuple[Coroutine[None, None, None], ...]:
-        """The work that goes on beside the tasks: heartbeat, gauges, prompts edited live."""
-        return (self._beat(), self._measure(), self.lessons.follow(asyncio.Event()))
+        """The work that goes on beside the tasks: heartbeat, gauges, prompts edited live, the other orchestrators."""
+        follow = () if self.share is None else (self.share.follow(),)
+        return (self._beat(), self._measure(), self.lessons.follow(asyncio.Event()), *follow)
 
     async def _beat(self) -> None:
         while True:
@@ -127,6 +132,14 @@ class Parts:
         await asyncio.wrap_future(self.journal.end_run(self.run, self.bus.clock(), status))
         self.history.end_run()
         await asyncio.to_thread(self.journal.retire, keep=RUNS_KEPT_WHOLE)
+        if self.space:
+            await self.train.retire()
+
+    async def clear_up_after_the_dead(self, board: str) -> None:
+        """End the runs that others of this host left when they died, now that their tasks have landed."""
+        for run in await asyncio.to_thread(self.journal.abandon, board):
+            await asyncio.to_thread(end_strays, run)
+            await self.worktrees.in_space(run).supersede_all()
 
     async def close(self) -> None:
         """Close everything, the journal last; one part's failure does not keep the others open."""
@@ -138,6 +151,7 @@ class Parts:
         steps += [
             lambda: asyncio.to_thread(self.lessons.close),
             lambda: asyncio.to_thread(self.cache.close),
+            *((self.share.close,) if self.share is not None else ()),
             lambda: asyncio.to_thread(self.database.close),
         ]
         for step in steps:
@@ -168,8 +182,10 @@ async def assemble(
 
     database = await asyncio.to_thread(open_state, paths.state_db)
     journal = Journal(database, paths.archive, clock=bus.clock)
-    claim = await asyncio.to_thread(journal.claim, project.board_path, make_id())
+    sharing = settings.locks.sharing
+    claim = await asyncio.to_thread(lambda: journal.claim(project.board_path, make_id(), shared=sharing))
     run = claim.run.run
+    space = run if claim.spaced else ""
     past = await asyncio.to_thread(lambda: list(journal.events(run, claim.run.resume_after)))
     state = RunState().apply_all(event for _, event in past)
     resumed = bool(past)
@@ -177,6 +193,8 @@ async def assemble(
     bus.attach(sink, state)
     for view in state.snapshot().tasks:
         budget.book(view.id, view.usd)
+
+    share = await _join(project, bus, run, paths) if sharing else None
 
     history = HistoryRecorder(
         HistoryPruner(database, _policy(settings, paths), clock=bus.clock),
@@ -226,9 +244,13 @@ async def assemble(
     )
     # Two boards of one repository may use the same ids: each has a folder of its own.
     root = paths.worktrees / slug(project.board_path)
-    worktrees = Worktrees(repository, root, project.board_path)
+    worktrees = Worktrees(repository, root, project.board_path, space=space)
     upstream = Upstream(
-        repository, project.preflight.remote, project.preflight.target, timeout=settings.git.timeout
+        repository,
+        project.preflight.remote,
+        project.preflight.target,
+        timeout=settings.git.timeout,
+        space=space,
     )
     logs = paths.logs(run)
     train = Train(
@@ -237,11 +259,13 @@ async def assemble(
         base=project.preflight.base,
         run=run,
         board=project.board_path,
-        tree=root / "_train",
+        tree=root / in_space("_train", space),
         verify=_train_check(settings, environ, run, logs),
         set_statuses=with_statuses,
         read_statuses=read_statuses,
         check=settings.verify.command,
+        space=space,
+        gate=share.gate if share is not None else None,
     )
     # Their rows reach the target's board, still open, with whatever lands next.
     late = dict.fromkeys(project.rows.unmarked, BoardStatus.LANDED)
@@ -273,9 +297,16 @@ async def assemble(
             queue=train.queue,
             known_green=train.known_green,
             paths=lambda: train.landed_paths,
+            confirm=share.confirm if share is not None else _nobody_else,
         ),
         new_id=make_id,
     )
+
+    def peers() -> tuple[PeerFigures, ...]:
+        if share is None:
+            return ()
+        budget.spent_elsewhere(sum(peer.usd for peer in share.peers if peer.run != run))
+        return share.peers
 
     def queues() -> tuple[QueueFigures, ...]:
         return (lander.figures(), *((batcher.figures,) if batcher is not None else ()))
@@ -288,10 +319,12 @@ async def assemble(
         history=history.figures,
         limiters=lambda: client.limiters.figures if client is not None else (),
         queues=queues,
+        peers=peers,
         state_lost=state_watch(paths.state_db),
     )
     return Parts(
         run=run,
+        space=space,
         resumed=resumed,
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -310,7 +343,39 @@ async def assemble(
         outcomes=outcomes,
         activities=activities,
         gauges=gauges,
+        share=share,
     )
+
+
+async def _join(project: Project, bus: Bus, run: str, paths: StatePaths) -> Share:
+    """Take part in what others do on the same board. Raises LockStoreAwayError."""
+    locks = project.settings.locks
+
+    def figures() -> PeerFigures:
+        totals = bus.state.totals
+        return PeerFigures(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            run=run,
+            started=bus.state.run.started or 0.0,
+            seen_at=bus.clock(),
+            working=share.working,
+            landed=totals.landed,
+            pushes=totals.pushes,
+            model_calls=totals.model_calls,
+            batch_calls=totals.batch_calls,
+            cache_hits=totals.cache_hits,
+            usd=totals.usd,
+            usd_saved=totals.usd_saved,
+        )
+
+    store = open_locks(locks.url, paths.locks_db)
+    share = await Share.join(store, await shared_name(project), figures, lease=locks.lease)
+    return share
+
+
+async def _nobody_else(task_id: str) -> None:
+    """Where one orchestrator works alone, every task is its own."""
 
 
 def started(parts: Parts, project: Project) -> ev.RunStarted:

@@ -96,6 +96,29 @@ class QueueFigures(msgspec.Struct, frozen=True):
     max_age: float = 0.0
 
 
+class PeerFigures(msgspec.Struct, frozen=True):
+    """One of the orchestrators that share a board, as it told of itself last, at `seen_at` of its own clock.
+
+    `working` counts tasks it has claimed and not landed; the other counts and sums are of what it did itself.
+    `present`: it takes part still.
+    """
+
+    host: str
+    pid: int
+    run: str
+    started: float
+    seen_at: float = 0.0
+    present: bool = True
+    working: int = 0
+    landed: int = 0
+    pushes: int = 0
+    model_calls: int = 0
+    batch_calls: int = 0
+    cache_hits: int = 0
+    usd: float = 0.0
+    usd_saved: float = 0.0
+
+
 class BatchView(msgspec.Struct, frozen=True):
     """One Message Batches call. `status`: creating, in_progress, canceling, ended."""
 

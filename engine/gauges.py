@@ -11,6 +11,7 @@ from engine.figures import (
     HistoryFigures,
     LessonFigures,
     LimiterFigures,
+    PeerFigures,
     QueueFigures,
     ResultCacheFigures,
     TemplateFigures,
@@ -35,6 +36,7 @@ class Gauges:
         history: Callable[[], HistoryFigures],
         limiters: Callable[[], tuple[LimiterFigures, ...]],
         queues: Callable[[], tuple[QueueFigures, ...]],
+        peers: Callable[[], tuple[PeerFigures, ...]] = tuple,
         state_lost: Callable[[], str],
     ) -> None:
         self._bus = bus
@@ -44,6 +46,7 @@ class Gauges:
         self._history = history
         self._limiters = limiters
         self._queues = queues
+        self._peers = peers
         self._state_lost = state_lost
         self._told_lost = False
         self._last = ev.Measured(at=0.0)
@@ -58,6 +61,7 @@ class Gauges:
             history=self._history(),
             limiters=self._limiters(),
             queues=self._queues(),
+            peers=self._peers(),
         )
         lost = self._state_lost()
         if lost and not self._told_lost:
@@ -76,6 +80,7 @@ class Gauges:
                 history=_changed(now.history, last.history),
                 limiters=_changed(now.limiters, last.limiters),
                 queues=_changed(now.queues, last.queues),
+                peers=_changed(now.peers, last.peers),
             )
         )
 

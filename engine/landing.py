@@ -16,12 +16,13 @@ import msgspec
 from engine import events as ev
 from engine.batching import Batcher
 from engine.bus import Bus
-from engine.errors import TaskyardError
+from engine.errors import LockLostError, LockStoreAwayError, TaskyardError
 from engine.figures import QueueFigures
 from engine.git.cargo import Cargo, OnStep, TrainResult
 from engine.git.train import Train
 from engine.model import BoardStatus
 
+ASK_AGAIN = 0.5
 GRACE = 1.0
 GRACE_SHARE = 0.25
 
@@ -85,6 +86,7 @@ class Lander:
         self._max_batch = max_batch
         self._max_age = max_age
         self._marked: dict[str, BoardStatus] = {}
+        self._closing = False
         self._waiters: dict[str, asyncio.Future[Answer]] = {}
         self._batcher: Batcher[Cargo] = Batcher(
             self._run, max_size=max_batch, max_age=max_age, max_executing=1, clock=bus.clock
@@ -150,6 +152,7 @@ class Lander:
 
     async def close(self) -> None:
         """Wait for the train in motion; nothing more leaves."""
+        self._closing = True
         if self._leaving is not None:
             self._leaving.cancel()
         await self._batcher.close()
@@ -171,7 +174,7 @@ class Lander:
         """Land the cargo, with the new states of failed tasks; what is raised becomes the result's problem."""
         failed = dict(self._failed())
         try:
-            result = await self._train.land(cargo, also=failed, on_step=on_step)
+            result = await self._let_through(cargo, failed, on_step)
         except TaskyardError as error:
             return TrainResult(problem=str(error))
         except Exception as error:
@@ -179,6 +182,23 @@ class Lander:
         if result.pushed:
             self._marked = failed
         return result
+
+    async def _let_through(
+        self, cargo: Sequence[Cargo], failed: Mapping[str, BoardStatus], on_step: OnStep
+    ) -> TrainResult:
+        """Run the train, again and again while it loses the target to others on the way, or the locks are away."""
+        while True:
+            try:
+                return await self._train.land(
+                    [member for member in cargo if member.task_id in self._waiters],
+                    also=failed,
+                    on_step=on_step,
+                )
+            except (LockLostError, LockStoreAwayError) as error:
+                if self._closing:
+                    raise
+                on_step("wait", error.message)
+                await asyncio.sleep(ASK_AGAIN)
 
     def _moved(self, number: int, stage: str, detail: str) -> None:
         self._bus.emit(ev.TrainMoved(at=self._bus.clock(), train=number, stage=stage, detail=detail))

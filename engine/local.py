@@ -22,7 +22,7 @@ from engine.errors import GitError, StageFailedError
 from engine.events import Event
 from engine.git.changes import diff_of, patch_of
 from engine.git.guarding import ConfigGuard, stashed
-from engine.git.names import branch_of, slug
+from engine.git.names import slug
 from engine.git.repository import Repository
 from engine.git.words import count_of
 from engine.git.worktrees import Worktree, Worktrees
@@ -68,13 +68,15 @@ class LandingSide(msgspec.Struct, frozen=True):
     """What the activities need of landing.
 
     `tip` gives the newest landed commit, `queue` keeps a task's commit for a train, `known_green` tells the train what
-    passed already, and `paths` gives the files that each landed task touched.
+    passed already, and `paths` gives the files that each landed task touched. `confirm` raises LockLostError when the
+    task is another orchestrator's by now.
     """
 
     tip: Callable[[], str]
     queue: Callable[[str, str], Awaitable[None]]
     known_green: Callable[[str, str], Awaitable[None]]
     paths: Callable[[], Mapping[str, tuple[str, ...]]]
+    confirm: Callable[[str], Awaitable[None]]
 
 
 class LocalActivities:
@@ -122,6 +124,7 @@ class LocalActivities:
         self._log_times: dict[str, LogTimes] = {}
         self._slots: dict[str, Slot] = {}
         self._recalled: set[str] = set()
+        self._handed_over: dict[str, Recalled] = {}
 
     # Events
 
@@ -163,7 +166,9 @@ class LocalActivities:
         base = self._landing.tip()
         self._open.pop(task.id, None)
         path = self._worktrees.path_of(task.id)
-        attempt = Attempt(task, number, branch_of(task.id), base, str(path), lessons, feedback)
+        attempt = Attempt(
+            task, number, self._worktrees.branch_of(task.id), base, str(path), lessons, feedback
+        )
         # On disk before anything is paid for: an attempt taken up over another base would find none of its answers.
         await self.commit(
             ev.AttemptStarted(
@@ -234,7 +239,11 @@ class LocalActivities:
     # What earlier runs landed
 
     async def recall(self, task: Task) -> Recalled | None:
-        return self._outcomes.recall(task)
+        return self._handed_over.pop(task.id, None) or self._outcomes.recall(task)
+
+    def hand_over(self, task_id: str, work: Recalled) -> None:
+        """Let the task's first attempt go on from what another orchestrator made of it, verified and judged."""
+        self._handed_over[task_id] = work
 
     async def apply(self, attempt: Attempt, recalled: Recalled) -> Change:
         await self._worktree(attempt)
@@ -454,6 +463,7 @@ class LocalActivities:
     async def _record_lesson(
         self, task: Task, plan: Plan, stage: Stage, kind: str, message: str, paths: Sequence[str]
     ) -> None:
+        await self._landing.confirm(task.id)
         lesson = await self._lessons.record(
             _type(task, plan),
             str(stage),
@@ -484,7 +494,7 @@ class LocalActivities:
             await asyncio.to_thread(self._lessons.resolve, lesson, change.summary or view.task.scope)
             self.emit(ev.LessonResolved(at=self.now(), task=view.id, lesson=lesson))
         if view.id not in self._recalled:
-            await self._remember(view, change)
+            self._outcomes.remember(view.task, await self.recallable(view, change))
         self._open.pop(view.id, None)
         await self._worktrees.release(view.id, landed_in=self._landing.tip())
 
@@ -500,22 +510,22 @@ class LocalActivities:
         with contextlib.suppress(GitError):
             await self._worktrees.give_back(task_id, landed_in=self._landing.tip())
 
-    async def _remember(self, view: TaskView, change: Change) -> None:
-        patch = await patch_of(self._repository, change.base, change.commit)
-        self._outcomes.remember(
-            view.task,
-            Recalled(
-                patch=patch,
-                plan=view.plan or Plan(),
-                verdict=view.verdict,
-                summary=change.summary,
-                built_on=built_on(
-                    change.paths, {k: v for k, v in self._landing.paths().items() if k != view.id}
-                ),
-                usage=view.usage,
-                usd=view.usd,
-                model=role_settings(self._settings.roles, Role.IMPLEMENTER).model,
-            ),
+    async def superseded(self, task_id: str) -> None:
+        """After another has landed the task: what was made of it here stays kept, and its worktree goes."""
+        self._open.pop(task_id, None)
+        await self._worktrees.supersede(task_id)
+
+    async def recallable(self, view: TaskView, change: Change) -> Recalled:
+        """Give the task's change in a form that another run can apply."""
+        return Recalled(
+            patch=await patch_of(self._repository, change.base, change.commit),
+            plan=view.plan or Plan(),
+            verdict=view.verdict,
+            summary=change.summary,
+            built_on=built_on(change.paths, {k: v for k, v in self._landing.paths().items() if k != view.id}),
+            usage=view.usage,
+            usd=view.usd,
+            model=role_settings(self._settings.roles, Role.IMPLEMENTER).model,
         )
 
     # Landing

@@ -30,6 +30,7 @@ class TaskState(StrEnum):
 
     WAITING = "waiting"  # for the tasks named in After
     QUEUED = "queued"  # ready, for a free slot
+    ELSEWHERE = "elsewhere"  # another orchestrator of the board has claimed it
     RUNNING = "running"
     TO_LAND = "to_land"  # verified and judged, for a train
     LANDED = "landed"

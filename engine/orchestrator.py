@@ -29,6 +29,7 @@ from engine.project import Project, open_project
 from engine.rows import BoardChange
 from engine.schedule import Schedule
 from engine.settings import Settings
+from engine.shared_work import SharedTaskWork
 from engine.snapshot import TaskView
 from engine.work import TaskWork
 
@@ -46,8 +47,14 @@ class Orchestrator:
         self._linger = linger
         limits = project.settings.run
         self._course = Course()
+        share = parts.share
+        work = (
+            TaskWork(parts, bus, project.settings, self._course)
+            if share is None
+            else SharedTaskWork(parts, bus, project.settings, self._course, share)
+        )
         self._dispatcher: Dispatcher[None] = Dispatcher(
-            TaskWork(parts, bus, project.settings, self._course),
+            work,
             max_concurrency=limits.max_concurrency,
             type_limits=limits.type_limits,
             lane_limits={Lane(name): limit for name, limit in limits.lane_limits.items()},
@@ -66,6 +73,11 @@ class Orchestrator:
         self._wake = asyncio.Event()
         self._cancel_batches = False
         parts.lander.urgency = self._departures.urgency
+        if share is not None:
+            share.events.elsewhere = self._elsewhere
+            share.events.reopened = lambda task: self._try_again([task])
+            share.events.away = self._locks_away
+            share.gate.refused = lambda text: self._notice("warning", text)
 
     @classmethod
     async def open(
@@ -205,6 +217,8 @@ class Orchestrator:
         await self._bus.commit(finished)
         if finished.status in ("landed", "failed") and not snapshot.count(TaskState.TO_LAND):
             await self._parts.end_run(finished.status)
+            if finished.status == "landed" and self._parts.share is not None:
+                await self._parts.clear_up_after_the_dead(self._project.board_path)
         return finished
 
     def _queued(self, task: Task) -> None:
@@ -236,7 +250,9 @@ class Orchestrator:
     def cancel(self, task_ids: Iterable[str] | None = None) -> None:
         """Cancel these tasks, or all. What is already queued for landing is finished work, and lands."""
         for view in self._chosen(task_ids):
-            if view.state is TaskState.TO_LAND:
+            if view.state is TaskState.ELSEWHERE:
+                self._notice("info", f"{view.id} is worked on {view.last}: cancel it there", view.id)
+            elif view.state is TaskState.TO_LAND:
                 self._notice("info", f"{view.id} is verified and waits for its train; it lands", view.id)
             elif not view.state.ended:
                 started = self._dispatcher.progress(view.id) is Progress.RUNNING
@@ -249,6 +265,12 @@ class Orchestrator:
 
     def retry(self, task_ids: Iterable[str]) -> None:
         """Try failed or cancelled tasks again, and land again what was kept from landing."""
+        chosen = tuple(task_ids)
+        if self._parts.share is not None:
+            self._parts.share.reopen(chosen)
+        self._try_again(chosen)
+
+    def _try_again(self, task_ids: Iterable[str]) -> None:
         again = False
         for view in self._chosen(task_ids):
             if view.state in (TaskState.FAILED, TaskState.CANCELLED):
@@ -309,6 +331,16 @@ class Orchestrator:
 
     def _notice(self, level: ev.NoticeLevel, text: str, task: str = "") -> None:
         self._bus.emit(ev.Noticed(at=self._now(), level=level, text=text, task=task))
+
+    def _elsewhere(self, task: str, host: str, pid: int) -> None:
+        self._bus.emit(ev.TaskElsewhere(at=self._now(), task=task, host=host, pid=pid))
+        self._parts.lander.hurry()  # What waits for it here may go without.
+
+    def _locks_away(self, problem: str) -> None:
+        if problem:
+            self._notice("error", f"{problem}: no task is claimed and nothing lands until it is back")
+        else:
+            self._notice("info", "the locks are back, and the run goes on")
 
     def _dispatch_changed(self) -> None:
         mode, limit = self._dispatcher.mode, self._dispatcher.max_concurrency

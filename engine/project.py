@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -62,11 +63,6 @@ class Project(msgspec.Struct, frozen=True):
 
 async def open_project(settings: Settings, environ: Mapping[str, str]) -> Project:
     """Check everything a run needs; raises UsageError with one line that says what to mend."""
-    if settings.locks.url is not None:
-        raise PreflightError(
-            "runs cannot share a board over [locks] url yet: one orchestrator works on a board at a time",
-            "remove [locks] url",
-        )
     repository = await Repository.open(settings.root, environ=environ)
     found = await preflight(
         repository, remote=settings.git.remote, target=settings.git.target, timeout=settings.git.timeout
@@ -239,6 +235,24 @@ async def _board_at(repository: Repository, commit: str, board_path: str, shown:
         return parse_board(result.stdout.encode("utf-8", "surrogateescape"), shown)
     except BoardError:
         return None
+
+
+async def shared_name(project: Project) -> str:
+    """Give the name of the board that is the same for all who work on it, wherever their clone lies.
+
+    [locks] name, or what all clones have in common: where they push to, the branch, and the board's path.
+    """
+    if project.settings.locks.name:
+        return project.settings.locks.name
+    repository, found = project.repository, project.preflight
+    where = str(repository.common_dir)
+    if found.remote is not None:
+        where = await repository.line("remote", "get-url", found.remote)
+        # By whatever way and whoever's name a host gets there.
+        where = re.sub(r"^[a-z+]+://", "", where).rpartition("@")[2].replace(":", "/")
+        path = (repository.root / where).resolve()
+        where = str(path) if path.exists() else where
+    return f"{where.rstrip('/').removesuffix('.git')} {found.target} {project.board_path}"
 
 
 async def check_endpoint(client: ModelClient, environ: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from engine.figures import (
     HistoryFigures,
     LessonFigures,
     LimiterFigures,
+    PeerFigures,
     QueueFigures,
     ResultCacheFigures,
     SpendLine,
@@ -289,6 +290,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     history: HistoryFigures = HistoryFigures()
     limiters: tuple[LimiterFigures, ...] = ()
     queues: tuple[QueueFigures, ...] = ()
+    peers: tuple[PeerFigures, ...] = ()
     notices: tuple[Notice, ...] = ()
     notice_count: int = 0
     offer: BoardOffer | None = None
@@ -296,6 +298,12 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     def count(self, state: TaskState) -> int:
         """How many tasks are in the state."""
         return self.counts.get(state, 0)
+
+    @property
+    def usd_of_all(self) -> float:
+        """What all orchestrators that share the board have spent, this one included."""
+        others = sum(peer.usd for peer in self.peers if peer.run != self.run.run)
+        return self.totals.usd + others
 
     def task(self, task_id: str) -> TaskView | None:
         """The view of one task, or None."""

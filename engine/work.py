@@ -39,17 +39,22 @@ class TaskWork:
         if self._bus.state.view(task.id).state is TaskState.LANDED:
             return  # Says the board, since the task was queued.
         try:
+            await self._turn(task, slot)
+        finally:
+            asyncio.get_running_loop().call_soon(self._parts.lander.hurry)
+
+    async def _turn(self, task: Task, slot: Slot) -> None:
+        try:
             await self._bring_home(task, slot)
         except BaseException as error:
             await self._tell_end(task, error)
             raise
-        finally:
-            asyncio.get_running_loop().call_soon(self._parts.lander.hurry)
 
     async def _bring_home(self, task: Task, slot: Slot) -> None:
         self._parts.activities.lend(task.id, slot)
         ready = self._waiting_to_land(task.id) or await self._run_task(task)
         while True:
+            await self._made(ready)
             slot.release()
             answer = await self._parts.lander.land(cargo(ready, self._settings))
             if isinstance(answer, Landed):
@@ -60,6 +65,9 @@ class TaskWork:
             await self._sent_back(ready, answer)
             await slot.acquire()
             ready = await self._run_task(task)
+
+    async def _made(self, ready: Ready) -> None:
+        """Hear of a change that may land."""
 
     async def _run_task(self, task: Task) -> Ready:
         view = self._bus.state.view(task.id)  # its row may have been taken in anew since it was dispatched
@@ -80,7 +88,10 @@ class TaskWork:
         await self._bus.commit(
             ev.TaskLanded(at=self._now(), task=ready.task.id, commit=answer.commit, train=answer.train)
         )
-        await self._parts.activities.landed(view, ready.change)
+        if answer.commit == ready.change.commit:
+            await self._parts.activities.landed(view, ready.change)
+        else:
+            await self._parts.activities.superseded(ready.task.id)
 
     async def _sent_back(self, ready: Ready, answer: SentBack) -> None:
         view = self._bus.state.view(ready.task.id)

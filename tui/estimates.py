@@ -13,7 +13,7 @@ ENOUGH = 3
 """Finished stages below which nothing is promised."""
 
 _STAGES = tuple(Stage)
-_OPEN = (TaskState.WAITING, TaskState.QUEUED, TaskState.RUNNING, TaskState.TO_LAND)
+_OPEN = (TaskState.WAITING, TaskState.QUEUED, TaskState.ELSEWHERE, TaskState.RUNNING, TaskState.TO_LAND)
 
 
 @dataclass(frozen=True, slots=True)

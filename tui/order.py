@@ -28,9 +28,10 @@ _RANKS = {
     TaskState.FAILED: 0,
     TaskState.CANCELLED: 2,
     TaskState.TO_LAND: 6,
-    TaskState.QUEUED: 7,
-    TaskState.WAITING: 8,
-    TaskState.LANDED: 9,
+    TaskState.ELSEWHERE: 7,
+    TaskState.QUEUED: 8,
+    TaskState.WAITING: 9,
+    TaskState.LANDED: 10,
 }
 
 

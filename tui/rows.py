@@ -34,6 +34,7 @@ class Look:
 _LOOKS = {
     TaskState.WAITING: Look("·", "waiting", "faint"),
     TaskState.QUEUED: Look("○", "queued", "muted"),
+    TaskState.ELSEWHERE: Look("◇", "elsewhere", "info"),
     TaskState.RUNNING: Look("▶", "starting", "accent"),
     TaskState.TO_LAND: Look("■", "to land", "info"),
     TaskState.LANDED: Look("✓", "landed", "good"),

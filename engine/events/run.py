@@ -11,6 +11,7 @@ from engine.figures import (
     HistoryFigures,
     LessonFigures,
     LimiterFigures,
+    PeerFigures,
     QueueFigures,
     ResultCacheFigures,
     TemplateFigures,
@@ -77,6 +78,7 @@ class Measured(Event, frozen=True, kw_only=True):
     history: HistoryFigures | None = None
     limiters: tuple[LimiterFigures, ...] | None = None
     queues: tuple[QueueFigures, ...] | None = None
+    peers: tuple[PeerFigures, ...] | None = None
 
 
 class BudgetReached(Event, frozen=True, kw_only=True):

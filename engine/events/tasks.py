@@ -12,6 +12,14 @@ class TaskQueued(Event, frozen=True, kw_only=True):
     task: str
 
 
+class TaskElsewhere(Event, frozen=True, kw_only=True):
+    """Another orchestrator of the same board has claimed the task."""
+
+    task: str
+    host: str
+    pid: int
+
+
 class TaskReopened(Event, frozen=True, kw_only=True):
     """Somebody asked to try an ended task again."""
 
@@ -121,11 +129,15 @@ class TaskSentBack(Event, frozen=True, kw_only=True):
 
 
 class TaskLanded(Event, frozen=True, kw_only=True):
-    """The commit is an ancestor of the target, on the remote where there is one."""
+    """The commit is an ancestor of the target, on the remote where there is one.
+
+    `train` is 0, and `by` names host and process, when another orchestrator landed it.
+    """
 
     task: str
     commit: str
     train: int
+    by: str = ""
 
 
 class TaskEnded(Event, frozen=True, kw_only=True):
@@ -179,4 +191,5 @@ TaskEvent = (
     | LessonsGiven
     | LessonRecorded
     | LessonResolved
+    | TaskElsewhere
 )

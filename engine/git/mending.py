@@ -7,17 +7,19 @@ import shutil
 from pathlib import Path
 
 from engine.errors import GitError
+from engine.git.names import in_space
 from engine.git.registry import registered
 from engine.git.repository import Repository
 from engine.git.strays import strays, take_back
 from engine.git.words import count_of
 
 
-async def mend(repository: Repository, root: Path) -> tuple[str, ...]:
+async def mend(repository: Repository, root: Path, space: str = "") -> tuple[str, ...]:
     """Mend the worktrees under `root`; gives words about what a person should know.
 
     A registration without its folder is removed (the branch and its commits stay), an empty folder is removed, and a
-    folder with files that git no longer knows is set aside. Under the lock for registrations.
+    folder with files that git no longer knows is set aside; in a `space` only its own, for others may be on their way
+    in or out. Under the lock for registrations.
     """
     told = [*await _take_back_all(repository, root)]
     known = {each.path for each in await registered(repository)}
@@ -25,7 +27,8 @@ async def mend(repository: Repository, root: Path) -> tuple[str, ...]:
         if path.parent == root and not path.exists():
             await remove_worktree(repository, path)
     for path in sorted(root.iterdir()) if root.is_dir() else ():
-        if path.is_dir() and path not in known and ".lost-" not in path.name:
+        ours = path.name.endswith(in_space("", space))
+        if ours and path.is_dir() and path not in known and ".lost-" not in path.name:
             aside = set_aside(path)
             if aside is not None:
                 told.append(f"git no longer knows the worktree {path.name}; its files are kept in {aside}")

@@ -23,6 +23,11 @@ def slug(task_id: str) -> str:
     return f"{text or 'task'}-{hashlib.sha256(task_id.encode()).hexdigest()[:8]}"
 
 
-def branch_of(task_id: str) -> str:
+def in_space(name: str, space: str) -> str:
+    """Give a name that several processes use at once in the space of one of them; an empty space leaves it as it is."""
+    return f"{name}.{space}" if space else name
+
+
+def branch_of(task_id: str, space: str = "") -> str:
     """Give the name of the task's branch."""
-    return f"task/{slug(task_id)}"
+    return f"task/{in_space(slug(task_id), space)}"

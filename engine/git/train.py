@@ -12,13 +12,17 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from engine.errors import MergeConflictError, PushRejectedError
 from engine.git.cargo import Cargo, Checked, Landed, OnStep, Returned, TrainResult, Verify
 from engine.git.combine import Combiner, with_trailers
 from engine.git.coupling import Chain, Coupler
+from engine.git.foreign import ForeignLandings
+from engine.git.gate import FileGate, Gate
 from engine.git.inspection import Inspector
-from engine.git.names import slug
-from engine.git.registry import checked_out_at, file_lock
+from engine.git.names import in_space, slug
+from engine.git.registry import checked_out_at, registering
 from engine.git.repository import Repository
 from engine.git.upstream import Upstream
 from engine.git.words import count_of
@@ -38,6 +42,8 @@ def landed_refs(target: str) -> str:
 class Train:
     """Lands cargo on one target. `tree` is the folder of its lasting worktree, `board` the board's path.
 
+    Where several processes land on one target from one repository, `space` gives each refs of its own, and `gate` lets
+    one at a time through.
     `set_statuses` changes the board's bytes; `check` verifies combined trees (empty: the members' own commands);
     `sleep` and `rng` serve the waits between refused pushes.
     """
@@ -55,10 +61,13 @@ class Train:
         set_statuses: Callable[[bytes, Mapping[str, BoardStatus]], bytes],
         read_statuses: Callable[[bytes], Mapping[str, BoardStatus]],
         check: str = "",
+        space: str = "",
+        gate: Gate | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
         scratch = tree.with_name(f"{tree.name}-merge")
+        self._trees = (tree, scratch)
         self._repository = repository
         self._upstream = upstream
         self._combiner = Combiner(repository, scratch)
@@ -71,13 +80,14 @@ class Train:
         self._rng = rng or random.Random()
         self._onto_of: dict[str, str] = {}
         self._landed_paths: dict[str, tuple[str, ...]] = {}
-        name = slug(upstream.target)
+        name = in_space(slug(upstream.target), space)
         self._queue = f"refs/taskyard/queue/{name}"
         self._landed = landed_refs(self.target)
         self._current = f"refs/taskyard/train/{name}"
         self._coupler = Coupler(repository, self._combiner, run, self._current)
         self._inspector = Inspector(repository, self._coupler.couple, tree, verify, check)
-        self._lock = repository.common_dir / "taskyard" / f"train-{name}.lock"
+        self._gate = gate or FileGate(repository.common_dir / "taskyard" / f"train-{name}.lock")
+        self._foreign = ForeignLandings(repository, run)
         self.tip = base
 
     @property
@@ -98,8 +108,30 @@ class Train:
     async def start(self) -> tuple[Landed, ...]:
         """Find the tip that work begins from, and give what earlier runs queued and has landed since."""
         upstream = await self._upstream.fetch()
+        self._foreign.begin(upstream)
         self.tip = await self._onto(upstream)
         return await self._settle(upstream) if upstream is not None else ()
+
+    async def refresh(self) -> None:
+        """Fetch the target, so that new work begins from what others have landed. Raises PushRejectedError."""
+        upstream = await self._upstream.fetch()
+        await self._foreign.look(upstream)
+        if upstream is not None:
+            self.tip = await self._onto(upstream)
+
+    async def landed_by_others(self, task_id: str) -> str | None:
+        """Give the commit by which another run has landed the task since this one began, as far as was fetched."""
+        return await self._foreign.commit_of(task_id)
+
+    async def retire(self) -> None:
+        """Remove the worktrees and refs that only this run had. For one in a `space`, once it is over."""
+        for path in self._trees:
+            async with registering(self._repository):
+                await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
+        refs = f"delete {self._upstream.copy}\n"
+        if await self._repository.commit_of(self._current) is not None:
+            refs += f"delete {self._current}\n"
+        await self._repository.run("update-ref", "--stdin", input=refs.encode(), check=False)
 
     async def queue(self, task_id: str, commit: str) -> None:
         """Keep the commit for landing; it takes the place of what the task had queued before."""
@@ -123,9 +155,9 @@ class Train:
         """Land what can land by one push, and give back what cannot. `also` are further states for the board.
 
         Never raises for what the remote says: that becomes `problem`, and the cargo stays queued. Trains of several
-        processes to one target go one after the other.
+        processes to one target go one after the other. Raises what the gate does when it does not let us through.
         """
-        async with file_lock(self._lock):
+        async with self._gate.hold():
             return await _Journey(self, cargo, also or {}, on_step or (lambda stage, detail: None)).go()
 
     # Refs
@@ -235,7 +267,10 @@ class _Journey:
             tip = ""
             try:
                 upstream = await self._upstream.fetch()
+                await self._leave_to_others(upstream)
                 tip = await self._build(upstream)
+                while tip and await self._turned_away():
+                    tip = await self._build(upstream)
                 if not tip:
                     return await self._arrived(pushed=False)
                 self._tell("push", f"{self._train.target} to {tip[:10]}")
@@ -251,6 +286,27 @@ class _Journey:
             await self._train._sleep(wait * (0.5 + self._train._rng.random()))
             wait *= 2
         raise AssertionError("the last try returns")
+
+    async def _leave_to_others(self, upstream: str | None) -> None:
+        """Count as landed what another run has landed meanwhile: it is never landed twice."""
+        foreign = self._train._foreign
+        await foreign.look(upstream)
+        left = []
+        for member in self._left:
+            commit = await foreign.commit_of(member.task_id, ours=member.commit)
+            if commit is None:
+                left.append(member)
+            else:
+                self._already += (replace(member, commit=commit),)
+        self._left = tuple(left)
+
+    async def _turned_away(self) -> bool:
+        """Drop the cargo that the gate refuses now, right before the push; gives whether there was any."""
+        admitted = await self._train._gate.admit(self._left)
+        left = tuple(member for member in self._left if member.task_id in admitted)
+        turned_away = len(left) < len(self._left)
+        self._left = left
+        return turned_away
 
     async def _build(self, upstream: str | None) -> str:
         """Make the commit to push; empty when there is nothing to push. What cannot land goes to `returned`."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from engine.errors import GitError, PushRejectedError
-from engine.git.names import slug
+from engine.git.names import in_space, slug
 from engine.git.registry import checked_out_at
 from engine.git.repository import Repository
 
@@ -13,16 +14,20 @@ from engine.git.repository import Repository
 class Upstream:
     """Fetch the target's tip and move it by one push. `remote` None: the local branch is the target.
 
-    `target` is a branch name without `refs/heads/`; `timeout` bounds one fetch or push, in seconds.
+    `target` is a branch name without `refs/heads/`; `timeout` bounds one fetch or push, in seconds. The fetched tip is
+    kept in the ref `copy`, which processes that fetch at the same time must not share: each has its own `space`.
     """
 
-    def __init__(self, repository: Repository, remote: str | None, target: str, *, timeout: float) -> None:
+    def __init__(
+        self, repository: Repository, remote: str | None, target: str, *, timeout: float, space: str = ""
+    ) -> None:
         self._repository = repository
         self._timeout = timeout
+        self._fetching = asyncio.Lock()
         self.remote = remote
         self.target = target
         self.ref = f"refs/heads/{target}"
-        self._copy = f"refs/taskyard/upstream/{slug(target)}"
+        self.copy = f"refs/taskyard/upstream/{in_space(slug(target), space)}"
 
     async def fetch(self) -> str | None:
         """Give the tip of the target, fetched; None while it does not exist.
@@ -31,16 +36,17 @@ class Upstream:
         """
         if self.remote is None:
             return await self._repository.commit_of(self.ref)
-        fetched = await self._repository.run(
-            "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance",
-            "--recurse-submodules=no", self.remote, f"+{self.ref}:{self._copy}",
-            check=False, timeout=self._timeout,
-        )  # fmt: skip
+        async with self._fetching:  # Two at once would be in each other's way at the ref.
+            fetched = await self._repository.run(
+                "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance",
+                "--recurse-submodules=no", "--refmap=", self.remote, f"+{self.ref}:{self.copy}",
+                check=False, timeout=self._timeout,
+            )  # fmt: skip
         if "couldn't find remote ref" in fetched.stderr:
             return None
         if fetched.status != 0:
             raise self._unreachable(fetched.stderr)
-        return await self._repository.commit_of(self._copy)
+        return await self._repository.commit_of(self.copy)
 
     async def push(self, tip: str, *, expected: str | None) -> None:
         """Move the target from `expected` (None: it does not exist) to `tip`, by one push and never by force.

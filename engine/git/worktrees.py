@@ -18,9 +18,9 @@ from engine.errors import GitError
 from engine.git.changes import Worktree, commit_all
 from engine.git.checkout import check_out
 from engine.git.idle import is_ready, mark_ready, trim
-from engine.git.keeping import keep, kept_refs
+from engine.git.keeping import KEPT, keep, kept_refs
 from engine.git.mending import clear, mend, remove_worktree
-from engine.git.names import branch_of, slug
+from engine.git.names import branch_of, in_space, slug
 from engine.git.registry import is_linked, registered, registering, task_worktrees
 from engine.git.repository import Repository
 from engine.git.strays import OURS, strays, take_back
@@ -37,6 +37,7 @@ MAX_BYTES = 20_000_000_000
 class Worktrees:
     """Makes and removes the worktrees of one repository under `root`. `board` is the board's path in it.
 
+    A `space` keeps folders and branches apart from those of another process that may work on the same tasks.
     Beyond `max_count` worktrees, or `max_bytes` in idle ones, idle ones of earlier runs go, their work kept.
     """
 
@@ -48,26 +49,35 @@ class Worktrees:
         *,
         max_count: int = MAX_COUNT,
         max_bytes: int = MAX_BYTES,
+        space: str = "",
     ) -> None:
         self._repository = repository
         # Git tells real paths.
         self.root = root.resolve()
         self._board = board
+        self._space = space
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._lock = asyncio.Lock()
         self._checkouts = asyncio.Semaphore(CHECKOUTS)
 
+    def branch_of(self, task_id: str) -> str:
+        """Give the name of a task's branch."""
+        return branch_of(task_id, self._space)
+
+    def _name(self, task_id: str) -> str:
+        return in_space(slug(task_id), self._space)
+
     def path_of(self, task_id: str) -> Path:
         """Give the place of a task's worktree, whether it is made yet or not."""
-        return self.root / slug(task_id)
+        return self.root / self._name(task_id)
 
     async def create(self, task_id: str, base: str) -> Worktree:
         """Make the task's worktree stand clean at the commit `base`, on the task's branch.
 
         Raises GitError when a branch of that name is somebody else's, or is checked out elsewhere.
         """
-        branch = branch_of(task_id)
+        branch = self.branch_of(task_id)
         path = self.path_of(task_id)
         async with self._registering():
             known = {each.path: each.branch for each in await registered(self._repository)}
@@ -79,14 +89,14 @@ class Worktrees:
             whole = path.exists() and await self._is_whole(path)
             if whole and known.get(path) != f"refs/heads/{branch}":
                 # An attempt has left the branch, and may have worked on elsewhere.
-                await keep(self._repository, path, slug(task_id), beyond=base)
+                await keep(self._repository, path, self._name(task_id), beyond=base)
                 whole = False
             if not whole:
                 if path in known or path.exists():
                     await clear(self._repository, path)
                 await self._register(path, branch, base, task_id)
         async with self._checkouts:
-            await keep(self._repository, path, slug(task_id), beyond=base, with_files=whole)
+            await keep(self._repository, path, self._name(task_id), beyond=base, with_files=whole)
             git_dir = await check_out(self._repository, path, base, keep_ignored=False)
             mark_ready(git_dir)
         return Worktree(task_id, path, branch, base)
@@ -101,7 +111,7 @@ class Worktrees:
 
     async def _register(self, path: Path, branch: str, base: str, task_id: str) -> None:
         run = self._repository.run
-        ours = f"{OURS}/{slug(task_id)}"
+        ours = f"{OURS}/{self._name(task_id)}"
         tip = await self._repository.commit_of(f"refs/heads/{branch}")
         if tip is not None and await self._repository.commit_of(ours) is None:
             raise GitError(
@@ -125,8 +135,8 @@ class Worktrees:
         """
         run, path, branch = (
             self._repository.run,
-            self.root / slug(task_id),
-            f"refs/heads/{branch_of(task_id)}",
+            self.root / self._name(task_id),
+            f"refs/heads/{self.branch_of(task_id)}",
         )
         tips = [await self._repository.commit_of(branch)]
         if path.exists():
@@ -139,19 +149,62 @@ class Worktrees:
         await self._remove(path)
         lines = [
             f"delete {ref}\n"
-            for ref in (*await kept_refs(self._repository, slug(task_id)), f"{OURS}/{slug(task_id)}")
+            for ref in (
+                *await kept_refs(self._repository, self._name(task_id)),
+                f"{OURS}/{self._name(task_id)}",
+            )
         ]
         if tips[0] is not None:
             lines.append(f"delete {branch} {tips[0]}\n")
         await run("update-ref", "--stdin", input="".join(lines).encode(), check=False)
         return True
 
+    def in_space(self, space: str) -> Worktrees:
+        """Give the worktrees of the same board in another space."""
+        return Worktrees(self._repository, self.root, self._board, space=space)
+
+    async def supersede_all(self) -> None:
+        """Remove all worktrees and branches in this space, once others have landed their tasks; the work stays kept."""
+        end = in_space("", self._space)
+        for each in await registered(self._repository):
+            if each.path.parent == self.root and end in each.path.name:
+                if not each.path.name.startswith("_"):
+                    await keep(self._repository, each.path, each.path.name, beyond="")
+                await self._remove(each.path)
+        listing = await self._repository.run("for-each-ref", "--format=%(refname)", OURS)
+        for ref in listing.stdout.split():
+            if ref.endswith(end):
+                await self._drop_branch(ref.removeprefix(f"{OURS}/"))
+
+    async def supersede(self, task_id: str) -> None:
+        """Remove the worktree and branch of a task that somebody else has landed; what they hold stays kept."""
+        path, name = self.path_of(task_id), self._name(task_id)
+        if path.exists():
+            await keep(
+                self._repository, path, name, beyond=await self._repository.commit_of(f"{OURS}/{name}") or ""
+            )
+            await self._remove(path)
+        await self._drop_branch(name)
+
+    async def _drop_branch(self, name: str) -> None:
+        """Delete a task's branch; its commit stays kept."""
+        branch = f"refs/heads/task/{name}"
+        tip = await self._repository.commit_of(branch)
+        lines = [f"delete {OURS}/{name}\n"]
+        if tip is not None:
+            lines += [f"update {KEPT}/{name}/{tip[:12]} {tip}\n", f"delete {branch} {tip}\n"]
+        await self._repository.run("update-ref", "--stdin", input="".join(lines).encode(), check=False)
+
     async def give_back(self, task_id: str, *, landed_in: str) -> bool:
         """Remove the worktree and branch of a task that failed, where they hold nothing; gives whether they went.
 
         What earlier attempts made stays kept.
         """
-        run, path, branch = self._repository.run, self.path_of(task_id), f"refs/heads/{branch_of(task_id)}"
+        run, path, branch = (
+            self._repository.run,
+            self.path_of(task_id),
+            f"refs/heads/{self.branch_of(task_id)}",
+        )
         tip = await self._repository.commit_of(branch)
         if tip is None or not await self._repository.is_ancestor(tip, landed_in):
             return False
@@ -161,7 +214,7 @@ class Worktrees:
             if status.status != 0 or status.stdout or head != tip:
                 return False
         await self._remove(path)
-        lines = f"delete {OURS}/{slug(task_id)}\ndelete {branch} {tip}\n"
+        lines = f"delete {OURS}/{self._name(task_id)}\ndelete {branch} {tip}\n"
         return (await run("update-ref", "--stdin", input=lines.encode(), check=False)).status == 0
 
     async def put_away(self, worktree: Worktree) -> bool:
@@ -199,7 +252,7 @@ class Worktrees:
     async def mend(self) -> tuple[str, ...]:
         """Put right what a crash left behind, and trim; gives words about what a person should know."""
         async with self._registering():
-            told = await mend(self._repository, self.root)
+            told = await mend(self._repository, self.root, self._space)
         gone = await self.trim()
         if not gone:
             return told

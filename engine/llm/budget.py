@@ -71,6 +71,7 @@ class Budget:
         self._reserved: defaultdict[str, float] = defaultdict(float)
         self._run_spent = sum(self._spent.values())
         self._run_reserved = 0.0
+        self._elsewhere = 0.0
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -93,13 +94,18 @@ class Budget:
         """Calls that wait for money set aside to come back."""
         return sum(not waiter.done() for waiter in self._waiters)
 
+    def spent_elsewhere(self, usd: float) -> None:
+        """Note what others spend of the same budget; it is told with a delay, so calls at one moment may pass it."""
+        self._elsewhere = usd
+        self._wake()
+
     def task_spent(self, task_id: str) -> float:
         """Dollars booked for one task."""
         return self._spent.get(task_id, 0.0)
 
     def fits_now(self, task_id: str, usd: float) -> bool:
         """Whether the call could be made beside those in flight."""
-        return _fits(self._run_spent + self._run_reserved + usd, self.run_usd) and _fits(
+        return _fits(self._run_spent + self._elsewhere + self._run_reserved + usd, self.run_usd) and _fits(
             self.task_spent(task_id) + self._reserved.get(task_id, 0.0) + usd, self.task_usd
         )
 
@@ -151,13 +157,14 @@ class Budget:
                 spent_usd=task_spent,
                 next_usd=usd,
             )
-        if not _fits(self._run_spent + usd, self.run_usd):
+        spent = self._run_spent + self._elsewhere
+        if not _fits(spent + usd, self.run_usd):
             raise BudgetReachedError(
-                f"the next call may cost ${usd:.4f}; of ${self.run_usd:g}, ${self._run_spent:.4f} is spent",
+                f"the next call may cost ${usd:.4f}; of ${self.run_usd:g}, ${spent:.4f} is spent",
                 "raise [budget] usd and run again: it goes on where it stopped",
                 scope="run",
                 limit_usd=self.run_usd or 0.0,
-                spent_usd=self._run_spent,
+                spent_usd=spent,
                 next_usd=usd,
             )
 

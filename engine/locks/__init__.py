@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.locks.lock import DistributedLock
-from engine.locks.records import Holder, LockStore, Party, Record
+from engine.locks.records import Holder, LockStore, Party, Record, Sight
 
-__all__ = ["DistributedLock", "Holder", "LockStore", "Party", "Record", "open_locks"]
+__all__ = ["DistributedLock", "Holder", "LockStore", "Party", "Record", "Sight", "open_locks"]
 
 
 def open_locks(url: str | None, file: Path) -> LockStore:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
 from engine.errors import LockStoreAwayError
-from engine.locks.records import WAITER_SILENCE, Holder, Party, Record
+from engine.locks.records import WAITER_SILENCE, Holder, Party, Record, Sight
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class FileLocks:
 
         return await self._do(take)
 
-    async def renew(self, name: str, party: Party, lease: float) -> bool:
+    async def renew(self, name: str, party: Party, lease: float, token: int) -> bool:
         def renew(db: apsw.Connection, now: float) -> bool:
             db.execute(
                 "UPDATE held SET expires = ? WHERE name = ? AND owner = ? AND expires > ?",
@@ -112,6 +112,25 @@ class FileLocks:
 
         return await self._do(read)
 
+    async def look(self, names: Collection[str]) -> Mapping[str, Sight]:
+        wanted = tuple(names)
+
+        def read(db: apsw.Connection, now: float) -> dict[str, Sight]:
+            seen = {}
+            for name in wanted:
+                held = db.execute(
+                    "SELECT owner, host, pid, token, since, expires FROM held WHERE name = ? AND expires > ?",
+                    (name, now),
+                ).fetchone()
+                kept = db.execute("SELECT token, value FROM record WHERE name = ?", (name,)).fetchone()
+                seen[name] = Sight(
+                    None if held is None else _holder(name, held, now),
+                    None if kept is None else Record(*kept),
+                )
+            return seen
+
+        return await self._do(read)
+
     async def holders(self, prefix: str = "") -> tuple[Holder, ...]:
         def read(db: apsw.Connection, now: float) -> tuple[Holder, ...]:
             rows = db.execute(
@@ -119,10 +138,7 @@ class FileLocks:
                 "WHERE substr(name, 1, length(?1)) = ?1 AND expires > ?2 ORDER BY name",
                 (prefix, now),
             )
-            return tuple(
-                Holder(name, Party(owner, host, pid), token, since, max(0.0, now - since), expires - now)
-                for name, owner, host, pid, token, since, expires in rows
-            )
+            return tuple(_holder(name, held, now) for name, *held in rows)
 
         return await self._do(read)
 
@@ -166,3 +182,8 @@ class FileLocks:
         db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
         db.execute(SCHEMA)
         return db
+
+
+def _holder(name: str, held: Any, now: float) -> Holder:
+    owner, host, pid, token, since, expires = held
+    return Holder(name, Party(owner, host, pid), token, since, max(0.0, now - since), expires - now)

@@ -52,6 +52,11 @@ class DistributedLock:
         return self._token
 
     @property
+    def party(self) -> Party:
+        """Who takes the lock: this process, and this holding."""
+        return self._party
+
+    @property
     def held(self) -> bool:
         """Whether the lease still lasts, as far as this process knows."""
         return self._token is not None and time.monotonic() < self._until
@@ -124,7 +129,7 @@ class DistributedLock:
             asked = time.monotonic()
             try:
                 async with asyncio.timeout(max(0.0, self._until - asked)):
-                    kept = await self._store.renew(self.name, self._party, self._lease)
+                    kept = await self._store.renew(self.name, self._party, self._lease, self.token)
             except (LockStoreAwayError, TimeoutError):
                 continue
             if not kept:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +48,14 @@ class Record:
     value: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is to be seen of one lock: who holds it now, and the value it guards."""
+
+    holder: Holder | None = None
+    record: Record | None = None
+
+
 class LockStore(Protocol):
     """One place that all contenders see. Every operation is atomic there.
 
@@ -59,8 +68,11 @@ class LockStore(Protocol):
         With `queue` the party keeps its place among the waiting by asking again within `WAITER_SILENCE`.
         """
 
-    async def renew(self, name: str, party: Party, lease: float) -> bool:
-        """Let the lease last `lease` seconds from now. False: it lapsed, and the lock may be another's."""
+    async def renew(self, name: str, party: Party, lease: float, token: int) -> bool:
+        """Let the lease last `lease` seconds from now. False: it lapsed, and the lock may be another's.
+
+        A store that has forgotten everything since takes the holder's `token` for its own.
+        """
 
     async def release(self, name: str, party: Party) -> bool:
         """Give the lock back, or the place in its queue. False when it was not held (any more)."""
@@ -76,6 +88,9 @@ class LockStore(Protocol):
 
     async def holders(self, prefix: str = "") -> tuple[Holder, ...]:
         """Give the locks that are held now, by name."""
+
+    async def look(self, names: Collection[str]) -> Mapping[str, Sight]:
+        """Give holder and guarded value of each of these locks, by one question."""
 
     async def close(self) -> None:
         """Let go of the connection. What is held stays so until its lease lapses."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from engine.errors import LockStoreAwayError, SettingsError
 from engine.locks import scripts
-from engine.locks.records import WAITER_SILENCE, Holder, Party, Record
+from engine.locks.records import WAITER_SILENCE, Holder, Party, Record, Sight
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -65,8 +66,11 @@ class RedisLocks:
         )
         return None if token is None else int(token)
 
-    async def renew(self, name: str, party: Party, lease: float) -> bool:
-        return bool(await self._run(scripts.RENEW, name, party.id, _ms(lease)))
+    async def renew(self, name: str, party: Party, lease: float, token: int) -> bool:
+        kept = await self._run(
+            scripts.RENEW, name, party.id, party.host, party.pid, _ms(lease), token, _ms(KEPT)
+        )
+        return bool(kept)
 
     async def release(self, name: str, party: Party) -> bool:
         return bool(await self._run(scripts.RELEASE, name, party.id))
@@ -93,12 +97,26 @@ class RedisLocks:
             now = await self._now()
             async for name in self._names("lock", prefix):
                 kept, left = await self._fields("lock", name), await self._redis.pttl(_key("lock", name))
-                if kept and left > 0:
-                    since = int(kept[b"since"]) / 1000
-                    party = Party(kept[b"owner"].decode(), kept[b"host"].decode(), int(kept[b"pid"]))
-                    age = max(0.0, now - since)
-                    found[name] = Holder(name, party, int(kept[b"token"]), since, age, left / 1000)
+                holder = _holder(name, kept, left, now)
+                if holder is not None:
+                    found[name] = holder
         return tuple(found[name] for name in sorted(found))
+
+    async def look(self, names: Collection[str]) -> Mapping[str, Sight]:
+        wanted = tuple(names)
+        with self._reaching():
+            asked = self._redis.pipeline(transaction=False)
+            asked.time()
+            for name in wanted:
+                asked.hgetall(_key("lock", name))
+                asked.pttl(_key("lock", name))
+                asked.hgetall(_key("record", name))
+            (seconds, micros), *rest = await asked.execute()
+        now = float(seconds) + float(micros) / 1e6
+        return {
+            name: Sight(_holder(name, kept, left, now), _record(record))
+            for name, kept, left, record in zip(wanted, rest[::3], rest[1::3], rest[2::3], strict=True)
+        }
 
     async def health(self) -> ServerHealth:
         """Ask the server how it is."""
@@ -121,7 +139,7 @@ class RedisLocks:
         return float(seconds) + float(micros) / 1e6
 
     async def _names(self, kind: str, prefix: str) -> AsyncIterator[str]:
-        async for key in self._redis.scan_iter(match=f"{kind}:{{*", count=1000):
+        async for key in self._redis.scan_iter(match=f"{kind}:{{{_glob(prefix)}*", count=1000):
             name = unquote(str(key, "utf-8")[len(kind) + 2 : -1])
             if name.startswith(prefix):
                 yield name
@@ -157,9 +175,23 @@ class RedisLocks:
             ) from error
 
 
+def _glob(prefix: str) -> str:
+    """The pattern for names with this prefix: what means something in a pattern is quoted away or escaped."""
+    return re.sub(r"([\\[\]?*^-])", r"\\\1", quote(prefix, safe="/:"))
+
+
 def _key(kind: str, name: str) -> str:
     # Braces in a name would end the part that chooses the slot.
     return f"{kind}:{{{quote(name, safe='/:')}}}"
+
+
+def _holder(name: str, kept: dict[bytes, bytes], left: int, now: float) -> Holder | None:
+    """Give the holder by the fields of a lock and its time to live in ms; None when nobody holds it."""
+    if not kept or left <= 0:
+        return None
+    since = int(kept[b"since"]) / 1000
+    party = Party(kept[b"owner"].decode(), kept[b"host"].decode(), int(kept[b"pid"]))
+    return Holder(name, party, int(kept[b"token"]), since, max(0.0, now - since), left / 1000)
 
 
 def _record(kept: dict[bytes, bytes]) -> Record | None:

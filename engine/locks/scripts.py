@@ -35,11 +35,19 @@ return token
 """
 )
 
-# ARGV: owner, lease in ms.
-RENEW = """
+# ARGV: owner, host, pid, lease in ms, token, how long the counter is kept in ms.
+# A server that was started anew without its data knows neither lock nor counter: then nobody has taken it since.
+RENEW = (
+    NOW
+    + """
+if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+  redis.call('SET', KEYS[2], ARGV[5], 'PX', ARGV[6])
+  redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'host', ARGV[2], 'pid', ARGV[3], 'token', ARGV[5], 'since', now)
+end
 if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return redis.call('PEXPIRE', KEYS[1], ARGV[4])
 """
+)
 
 # ARGV: owner.
 RELEASE = """

@@ -14,7 +14,7 @@ from engine.snapshot import Notice, Snapshot, TaskView
 _V = TypeVar("_V")
 
 MAX_NOTICES = 200
-GAUGES = ("results", "templates", "lessons", "history", "limiters", "queues")
+GAUGES = ("results", "templates", "lessons", "history", "limiters", "queues", "peers")
 
 
 class Facts:

@@ -57,7 +57,7 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
     for view in tuple(state.tasks.values()):
         if view.started is not None and not view.state.ended:
             state.change(view.id, idle=view.idle + idle)
-        if view.state is TaskState.RUNNING:
+        if view.state in (TaskState.RUNNING, TaskState.ELSEWHERE):
             state.change(
                 view.id,
                 state=TaskState.QUEUED,

@@ -24,6 +24,19 @@ def _task_queued(state: Facts, e: ev.TaskQueued) -> None:
     state.change(e.task, state=TaskState.QUEUED)
 
 
+def _task_elsewhere(state: Facts, e: ev.TaskElsewhere) -> None:
+    view = state.tasks.get(e.task)
+    if view is not None and not view.state.ended:
+        state.change(
+            e.task,
+            state=TaskState.ELSEWHERE,
+            stage=None,
+            stage_started=None,
+            last=f"at {e.host}, process {e.pid}",
+            **stopped(view, e.at, "taken over"),
+        )
+
+
 def _task_reopened(state: Facts, e: ev.TaskReopened) -> None:
     view = state.tasks.get(e.task)
     if view is not None:
@@ -183,8 +196,10 @@ def _landed(state: Facts, e: ev.TaskLanded) -> None:
     if view is None or (view.state is TaskState.LANDED and view.commit):
         return
     where = f"train {e.train}, {e.commit[:7]}" if e.train else f"landed as {e.commit[:7]}"
+    if e.by:
+        where = f"{where} by {e.by}"
     state.landings = (*state.landings, e.at)[-MAX_LANDINGS:]
-    state.add(landed=1)
+    state.add(landed=int(not e.by))
     state.change(
         e.task,
         state=TaskState.LANDED,
@@ -247,6 +262,7 @@ def _lesson_resolved(state: Facts, e: ev.LessonResolved) -> None:
 
 HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     ev.TaskQueued: _task_queued,
+    ev.TaskElsewhere: _task_elsewhere,
     ev.TaskReopened: _task_reopened,
     ev.AttemptStarted: _attempt_started,
     ev.StageStarted: _stage_started,

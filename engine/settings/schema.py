@@ -141,10 +141,21 @@ class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocksSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How orchestrators share a board. None: file locks, for one host; a Redis address: over many hosts."""
+    """How orchestrators share a board: by a Redis address over many hosts, or with `shared` over one host's file locks.
+
+    `lease` is how long the tasks of a dead orchestrator stay with it, in seconds. `name` names the board alike on all
+    hosts; by default the remote's address, the target and the board's path do.
+    """
 
     url: RedisUrl | None = None
+    shared: Switch = False
     lease: Timeout = 30.0
+    name: Text = ""
+
+    @property
+    def sharing(self) -> bool:
+        """Whether a run works beside others on the same board."""
+        return self.shared or self.url is not None
 
 
 class NotifySettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,7 +65,10 @@ _STARTER = """\
 # max_entries = 1000
 
 [locks]
-# url = "redis://host:6379/0"  # to share a board over many machines (default: file locks, on this one)
+# shared = true                # work beside other runs of this board on this machine (or: taskyard run --join)
+# url = "redis://host:6379/0"  # and over many machines
+# lease = "30s"                # how long the tasks of a dead run stay with it
+# name = "shop"                # one name for the board on all machines (default: remote, target and path)
 
 [notify]
 # bell = true                  # when the run ends or needs you

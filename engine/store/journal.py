@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -42,10 +42,14 @@ SPARE_PAGES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The run that is now ours. `resumed`: it was begun by a process that died."""
+    """The run that is now ours. `resumed`: it was begun by a process that died.
+
+    `spaced`: it was begun beside others of the same board, so its branches and folders carry its name.
+    """
 
     run: RunRow
     resumed: bool
+    spaced: bool = False
 
 
 class CycleSize(NamedTuple):
@@ -76,14 +80,33 @@ class Journal:
         self._owner = owner or Owner.of_this_process()
         self._lock = threading.Lock()
         self._places: dict[str, _Place] = {}
+        self._tokens: dict[str, int] = {}
 
-    def claim(self, board: str, new_run: str) -> Claim:
+    def claim(self, board: str, new_run: str, *, shared: bool = False) -> Claim:
         """Take up the board's unfinished run of a dead process, or begin `new_run`; blocks until it is committed.
 
-        Raises RunBusyError while a live process works on the board: on this host its process is looked up, on another a
-        heartbeat younger than a minute counts.
+        From then on what a former owner of the run writes is refused. Raises RunBusyError while a live process works on
+        the board, unless both are `shared`: on this host its process is looked up, on another a heartbeat younger than
+        a minute counts.
         """
-        return self._database.submit(lambda c: self._claim(c, board, new_run)).result()
+        claim = self._database.submit(lambda c: self._claim(c, board, new_run, shared)).result()
+        self._tokens[claim.run.run] = self._database.read(lambda c: _token(c, claim.run.number)) or 0
+        return claim
+
+    def abandon(self, board: str) -> tuple[str, ...]:
+        """End the board's unfinished runs of dead processes, which nobody is to take up any more; gives their ids."""
+
+        def end(connection: Connection) -> tuple[str, ...]:
+            now = self._clock()
+            dead = [
+                row
+                for row in run_log.find_runs(connection, board)
+                if row.ended is None and not row.is_alive(now)
+            ]
+            _abandon(connection, dead, now)
+            return tuple(row.run for row in dead)
+
+        return self._database.submit(end).result()
 
     def begin_run(
         self, run: str, board: str, *, owner: Owner | None = None, started: float | None = None
@@ -100,6 +123,7 @@ class Journal:
         """
 
         def update(connection: Connection) -> None:
+            self._check(connection, run)
             connection.execute("UPDATE runs SET ended = ?, status = ? WHERE run = ?", (at, status, run))
 
         return self._database.submit(update)
@@ -127,6 +151,7 @@ class Journal:
             place.events += sum(map(len, payloads))
 
             def insert(connection: Connection) -> int:
+                self._check(connection, run)
                 for seq, payload in enumerate(payloads, first):
                     _insert_event(connection, place.number, seq, payload)
                 return first + len(payloads) - 1
@@ -154,6 +179,7 @@ class Journal:
             event = encode(CycleStarted(at=at, cycle=cycle, state=msgspec.Raw(state)))
 
             def open_cycle(connection: Connection) -> int:
+                self._check(connection, run)
                 place.state = _insert_event(connection, number, seq, event)
                 connection.execute(
                     "UPDATE runs SET cycle = ?, cycle_seq = ? WHERE number = ?", (cycle, seq, number)
@@ -182,29 +208,44 @@ class Journal:
         """The events of a run after one, across all cycles. Raises StoreError for an unknown run or a damaged event."""
         return decoded(run_log.read_payloads(self._database.read_consistent, self._archive, run, after_seq))
 
-    def _claim(self, connection: Connection, board: str, new_run: str) -> Claim:
+    def _claim(self, connection: Connection, board: str, new_run: str, shared: bool) -> Claim:
         now = self._clock()
         unfinished = [row for row in run_log.find_runs(connection, board) if row.ended is None]
-        if not unfinished:
-            return Claim(_insert_run(connection, new_run, board, self._owner, now), resumed=False)
-        newest = unfinished[0]
-        for row in unfinished:
-            if row.is_alive(now):
+        alive = [row for row in unfinished if row.is_alive(now)]
+        for row in alive:
+            others = _is(connection, row.number, "shared")
+            if not (shared and others):
                 raise RunBusyError(
                     f"process {row.owner.pid} on {row.owner.host} is working on {board} (run {row.run})",
-                    "look on with: taskyard watch",
+                    "look on with: taskyard watch"
+                    + ("; work beside it with: taskyard run --join" if others else ""),
                 )
-        owner = self._owner
-        # Older ones can only confuse: what they left undone, the newest has done or has left undone, too.
-        connection.executemany(
-            "UPDATE runs SET ended = ?, status = 'abandoned' WHERE number = ?",
-            [(now, row.number) for row in unfinished[1:]],
-        )
+        dead = [row for row in unfinished if row not in alive]
+        if not dead:
+            made = _insert_run(connection, new_run, board, self._owner, now)
+            _raise_token(connection, made.number, shared=shared)
+            return Claim(made, resumed=False, spaced=shared)
+        newest, owner = dead[0], self._owner
+        if not shared:
+            # Older ones can only confuse: what they left undone, the newest has done or has left undone, too.
+            _abandon(connection, dead[1:], now)
         connection.execute(
             "UPDATE runs SET host = ?, pid = ?, mark = ?, beat = ? WHERE number = ?",
             (owner.host, owner.pid, owner.mark, now, newest.number),
         )
-        return Claim(_existing(connection, newest.run), resumed=True)
+        _raise_token(connection, newest.number, shared=shared)
+        return Claim(
+            _existing(connection, newest.run), resumed=True, spaced=_is(connection, newest.number, "spaced")
+        )
+
+    def _check(self, connection: Connection, run: str) -> None:
+        """Refuse to write a run that another process has claimed since. Raises StoreError."""
+        mine = self._tokens.get(run)
+        if mine is not None and _token(connection, _existing(connection, run).number) != mine:
+            raise StoreError(
+                f"run {run} is another process's by now: nothing more of it is written here",
+                "this process was silent for too long; look on with: taskyard watch",
+            )
 
     def _place(self, run: str) -> _Place:
         place = self._places.get(run)
@@ -302,6 +343,29 @@ def _insert_event(connection: Connection, number: int, seq: int, payload: bytes)
     packed, crc = run_log.pack(seq, payload)
     connection.execute("INSERT INTO events VALUES(?, ?, ?, ?)", (number, seq, packed, crc))
     return len(packed)
+
+
+def _abandon(connection: Connection, rows: Sequence[RunRow], at: float) -> None:
+    connection.executemany(
+        "UPDATE runs SET ended = ?, status = 'abandoned' WHERE number = ?", [(at, row.number) for row in rows]
+    )
+
+
+def _raise_token(connection: Connection, number: int, *, shared: bool) -> None:
+    """Give the run to whoever claims it now."""
+    connection.execute(
+        "INSERT INTO claims VALUES(?1, 1, ?2, ?2) ON CONFLICT DO UPDATE SET token = token + 1, shared = ?2",
+        (number, shared),
+    )
+
+
+def _token(connection: Connection, number: int) -> int | None:
+    token: int | None = connection.execute("SELECT token FROM claims WHERE run = ?", (number,)).get
+    return token
+
+
+def _is(connection: Connection, number: int, column: Literal["shared", "spaced"]) -> bool:
+    return bool(connection.execute(f"SELECT {column} FROM claims WHERE run = ?", (number,)).get)
 
 
 def _insert_run(connection: Connection, run: str, board: str, owner: Owner, at: float) -> RunRow:

@@ -72,7 +72,17 @@ CREATE TRIGGER history_removed AFTER DELETE ON history BEGIN
 END;
 """
 
-STATE_SCHEMA = Schema((_FIRST,))
+_SECOND = """
+-- Who may write a run: each claim raises its token, and what a former owner writes afterwards is refused.
+CREATE TABLE claims(
+    run INTEGER PRIMARY KEY,
+    token INTEGER NOT NULL,
+    shared INTEGER NOT NULL,                   -- whether others may work on the same board beside it
+    spaced INTEGER NOT NULL                    -- whether its branches and folders carry its name
+);
+"""
+
+STATE_SCHEMA = Schema((_FIRST, _SECOND))
 
 
 def open_state(path: Path) -> Database:

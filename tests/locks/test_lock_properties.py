@@ -42,7 +42,7 @@ async def follow(file: Path, steps: list[tuple[str, int]]) -> None:
                 newest = tokens[who] = token
                 holder, until = who, now + LEASE
         elif step == "renew":
-            assert await store.renew("x", parties[who], LEASE) == (who == holder)
+            assert await store.renew("x", parties[who], LEASE, 1) == (who == holder)
             until = now + LEASE if who == holder else until
         elif step == "release":
             assert await store.release("x", parties[who]) == (who == holder)

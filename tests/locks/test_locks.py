@@ -42,9 +42,9 @@ async def test_tokens_grow_and_only_the_owner_releases_or_renews(store: LockStor
     first = await store.take(name, a, 10)
     assert first is not None
     assert await store.take(name, b, 10, queue=False) is None
-    assert not await store.renew(name, b, 10)
+    assert not await store.renew(name, b, 10, 1)
     assert not await store.release(name, b)
-    assert await store.renew(name, a, 10)
+    assert await store.renew(name, a, 10, 1)
     assert await store.release(name, a)
     second = await store.take(name, b, 10)
     assert second is not None

@@ -12,7 +12,7 @@ from engine.errors import BoardError, PreflightError
 from engine.git.names import slug
 from engine.git.train import landed_refs
 from engine.model import BoardStatus
-from engine.project import open_project
+from engine.project import open_project, shared_name
 from engine.settings import Settings, load_settings
 from tests.sample_repository import SampleRepository
 
@@ -164,7 +164,15 @@ async def test_a_row_that_was_never_committed_runs_once_and_that_is_said(repo: M
     )
 
 
-async def test_a_lock_server_that_runs_do_not_use_yet_is_refused_rather_than_ignored(repo: MakeRepo) -> None:
+async def test_a_shared_board_has_one_name_in_every_clone(repo: MakeRepo, tmp_path: Path) -> None:
     sample = repo({"tasks/board.md": board("A | one | [ ] | | `true` |")})
-    with pytest.raises(PreflightError, match=r"cannot share a board.*remove \[locks\] url"):
-        await open_project(load(sample, locks__url="redis://127.0.0.1:1/0"), os.environ)
+    clone = tmp_path / "elsewhere"
+    sample.git("clone", "--quiet", f"file://{sample.remote}", str(clone))
+    here = await open_project(load(sample), os.environ)
+    there = await open_project(load(SampleRepository(clone, sample.remote)), os.environ)
+    named = await open_project(load(sample, locks__name="shop"), os.environ)
+    assert await shared_name(here) == await shared_name(there)
+    assert (
+        await shared_name(here) == f"{str(sample.remote).removesuffix('.git')} taskyard/board tasks/board.md"
+    )
+    assert await shared_name(named) == "shop"

@@ -37,6 +37,13 @@ Budget = Annotated[
     float | None, typer.Option("--budget", min=0.0, metavar="USD", help="Spend at most this much on the run.")
 ]
 
+Join = Annotated[
+    bool,
+    typer.Option(
+        "--join", help="Work beside other runs of the board that were started so, sharing its tasks."
+    ),
+]
+
 
 def run(
     board: Board = None,
@@ -49,6 +56,7 @@ def run(
     budget: Budget = None,
     follow_board: FollowBoard = None,
     cache_dir: CacheDir = None,
+    join: Join = False,
 ) -> int:
     """Work the board off.
 
@@ -63,6 +71,7 @@ def run(
         "run.max_attempts": max_attempts,
         "budget.usd": budget,
         "run.follow_board": follow_board,
+        "locks.shared": True if join else None,
         "run.cache_dir": None if cache_dir is None else str(cache_dir.absolute()),
     }
     place = find_place(overrides, board=board)

@@ -137,6 +137,7 @@ def counts_of(snapshot: Snapshot) -> list[str]:
     """How many tasks are in each state, those that matter most first."""
     names = (
         (TaskState.RUNNING, "running"),
+        (TaskState.ELSEWHERE, "elsewhere"),
         (TaskState.TO_LAND, "to land"),
         (TaskState.FAILED, "failed"),
         (TaskState.CANCELLED, "cancelled"),

@@ -1,0 +1,51 @@
+"""What others have landed on the target meanwhile, told by the merges that are there.
+
+Leases and tokens keep two orchestrators from working on one task; but git cannot check a token, and a push that was
+held up may arrive late. So the target itself is asked: a task that was landed there, by a commit that ours does not
+build on, has been done by somebody else.
+"""
+
+from __future__ import annotations
+
+from engine.git.repository import Repository
+
+_FORMAT = "--format=%P%x00" + "%x00".join(
+    f"%(trailers:key={key},valueonly,separator=%x01)" for key in ("Taskyard-Task", "Taskyard-Run")
+)
+
+
+class ForeignLandings:
+    """Follows the target of one repository. `run` is the run whose own landings are no news."""
+
+    def __init__(self, repository: Repository, run: str) -> None:
+        self._repository = repository
+        self._run = run
+        self._seen: str | None = None
+        self._commits: dict[str, str] = {}
+
+    def begin(self, upstream: str | None) -> None:
+        """Take what is on the target now as given."""
+        self._seen = upstream
+
+    async def look(self, upstream: str | None) -> None:
+        """Read what the target's new tip has brought."""
+        if upstream is None or upstream == self._seen:
+            return
+        beyond = ("--not", self._seen) if self._seen is not None else ()
+        log = await self._repository.run(
+            "log", "--first-parent", "--merges", "--reverse", _FORMAT, upstream, *beyond
+        )
+        for line in log.stdout.splitlines():
+            parents, task, run = line.split("\0")
+            if task and run != self._run:
+                self._commits[task] = parents.split(" ")[1]
+        self._seen = upstream
+
+    async def commit_of(self, task_id: str, *, ours: str | None = None) -> str | None:
+        """Give the commit by which another run has landed the task; None when none has, or `ours` builds on it."""
+        commit = self._commits.get(task_id)
+        if commit is None or ours is None:
+            return commit
+        if commit == ours or await self._repository.is_ancestor(commit, ours):
+            return None
+        return commit
