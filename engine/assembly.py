@@ -39,6 +39,7 @@ from engine.process import child_environment, end_strays
 from engine.project import Project, check_endpoint, shared_name
 from engine.recorder import HistoryRecorder, JournalSink
 from engine.roles.context import read_context
+from engine.roles.prompt_library import PromptLibrary
 from engine.roles.requests import Requests, offered
 from engine.roles.verifier import describe, report, verify
 from engine.settings import Settings
@@ -50,7 +51,7 @@ from engine.store.history import HistoryPruner, PrunePolicy
 from engine.store.journal import Journal
 from engine.store.lessons import LessonStore, secrets_of
 from engine.store.state_db import open_state, state_watch
-from engine.templates import PromptLibrary, TemplateEngine
+from engine.templates import TemplateEngine
 
 BEAT_EVERY = 1.0
 MEASURE_EVERY = 0.5

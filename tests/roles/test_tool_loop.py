@@ -26,12 +26,13 @@ from engine.roles import implementer
 from engine.roles.answers import Edits
 from engine.roles.context import MAX_GUIDE, MAX_LISTED, read_context
 from engine.roles.implementer import apply_edits, run_tool_loop
+from engine.roles.prompt_library import PromptLibrary
 from engine.roles.requests import MAX_DIFF, Requests, SourceFile
 from engine.roles.tools import Tools, tool_definitions
 from engine.roles.workspace import Workspace
 from engine.settings import LLMSettings, RoleSettings, RolesSettings
 from engine.store.cache import ResultCache
-from engine.templates import PromptLibrary, TemplateEngine
+from engine.templates import TemplateEngine
 from tests.sample_repository import SampleRepository
 
 TASK = Task("CART-1", "Double x.", command="grep -q 'x = 2' src/a.py", acceptance="x is 2")
