@@ -108,10 +108,10 @@ class Batcher(Generic[T]):
         queue.items.append((item, self._clock(), asyncio.get_running_loop().time()))
         self._pump()
 
-    def depart(self, group: Hashable = None, *, every_group: bool = True) -> None:
-        """Let what is queued leave as soon as it may, of all groups or of one."""
+    def depart(self, *groups: Hashable) -> None:
+        """Let what is queued leave as soon as it may: of these groups, or of all where none is named."""
         for name, queue in self._queues.items():
-            if every_group or name == group:
+            if not groups or name in groups:
                 queue.due = "hand"
         self._pump()
 

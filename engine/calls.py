@@ -100,7 +100,7 @@ class ModelCalls:
 
         async def compute() -> Computed:
             answer = await self._call(attempt, request, call, on_progress, aside)
-            cost = self._model_client().cost_of(answer)
+            cost = self._model_client().money.cost_of(answer)
             return Computed(
                 msgspec.json.encode(Bought(call, answer)),
                 tokens=answer.usage.total,
@@ -145,6 +145,7 @@ class ModelCalls:
         batches = self._batches if request.lane is Lane.ECONOMY else None
 
         def failed(error: TaskyardError, retry_in: float | None = None, wasted: Usage = _NOTHING) -> None:
+            prices = self._model_client().money.prices
             bus.emit(
                 ev.CallFailed(
                     at=bus.clock(),
@@ -155,9 +156,7 @@ class ModelCalls:
                     error=error.message,
                     retry_in=retry_in,
                     usage=wasted,
-                    usd=self._model_client().money.prices.price(request.model, wasted)
-                    if wasted.total
-                    else None,
+                    usd=prices.price(request.model, wasted) if wasted.total else None,
                 )
             )
 
@@ -201,7 +200,7 @@ class ModelCalls:
         duration: float,
         record: str,
     ) -> ev.CallAnswered:
-        cost = self._model_client().cost_of(answer)
+        cost = self._model_client().money.cost_of(answer)
         source = AnswerSource.CACHE if hit else AnswerSource.BATCH if answer.batched else AnswerSource.CALL
         saved = 0.0
         if cost is not None:

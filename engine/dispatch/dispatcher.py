@@ -20,6 +20,13 @@ from engine.model import Lane, Task
 
 
 class _Entry(Generic[R]):
+    """One task's place with the dispatcher.
+
+    `after` are the tasks it still waits for. `runner` does its work; it `holds` a slot `since` a time, and has been
+    `busy` for the seconds before that; `waker` is set while it waits to get one back. `again`: somebody asked for a
+    retry before it ended.
+    """
+
     __slots__ = (
         "after", "again", "busy", "holds", "order", "outcome", "progress", "queued_at", "runner", "since", "skipped",
         "started_at", "task", "waker",

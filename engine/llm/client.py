@@ -34,7 +34,7 @@ from engine.llm.messages import ModelAnswer, ModelRequest, Progress
 from engine.llm.money import Money
 from engine.llm.prefix_watch import PrefixWatch
 from engine.llm.prefixes import PrefixLeader
-from engine.llm.prices import Cost, PriceTable, load_prices
+from engine.llm.prices import PriceTable, load_prices
 from engine.llm.retries import Retries, RetryPolicy
 from engine.llm.sdk import UNREACHABLE, Deadlines, Sdk
 from engine.llm.stream import AnswerBuilder
@@ -122,10 +122,6 @@ class ModelClient:
                     answer = msgspec.structs.replace(answer, wasted=wasted)
                     hold.settle(self.money.usd_of(answer))
                     return answer
-
-    def cost_of(self, answer: ModelAnswer) -> Cost | None:
-        """Give the dollars of an answer and of the broken tries before it, or None when the price is not known."""
-        return self.money.cost_of(answer)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """Ask the service how many tokens the prompt has; None where it cannot say."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine import events as ev
 from engine.figures import BatchView, SpendLine
-from engine.model import AnswerSource, Usage
+from engine.model import AnswerSource, Role, Usage
 from engine.reducing.facts import Facts, bound
 from engine.reducing.motion import calls_of, end_call
 from engine.snapshot import CallView
@@ -41,17 +41,17 @@ def _call_answered(state: Facts, e: ev.CallAnswered) -> None:
         unpriced=unpriced,
         tokens_saved=e.usage.total if cached else 0,
     )
-    key = (e.role, e.model)
-    line = state.spend.get(key, SpendLine(e.role, e.model))
-    state.spend[key] = replace(
-        line,
-        calls=line.calls + int(paid),
-        cached=line.cached + int(cached),
-        batched=line.batched + int(e.source is AnswerSource.BATCH),
-        usage=line.usage + usage,
-        usd=line.usd + usd,
-        usd_saved=line.usd_saved + e.usd_saved,
-        unpriced=line.unpriced + unpriced,
+    _spend(
+        state,
+        e.role,
+        e.model,
+        calls=int(paid),
+        cached=int(cached),
+        batched=int(e.source is AnswerSource.BATCH),
+        usage=usage,
+        usd=usd,
+        usd_saved=e.usd_saved,
+        unpriced=unpriced,
     )
     view = state.tasks.get(e.task)
     if view is None:
@@ -88,11 +88,7 @@ def _call_failed(state: Facts, e: ev.CallFailed) -> None:
     unpriced = int(bool(e.usage.total) and e.usd is None)
     state.add(call_failures=1, usage=e.usage, usd=usd, unpriced=unpriced)
     if e.usage.total:
-        key = (e.role, e.model)
-        line = state.spend.get(key, SpendLine(e.role, e.model))
-        state.spend[key] = replace(
-            line, usage=line.usage + e.usage, usd=line.usd + usd, unpriced=line.unpriced + unpriced
-        )
+        _spend(state, e.role, e.model, usage=e.usage, usd=usd, unpriced=unpriced)
     view = state.tasks.get(e.task)
     if view is None:
         return
@@ -107,6 +103,13 @@ def _call_failed(state: Facts, e: ev.CallFailed) -> None:
         )
     else:
         state.change(e.task, last=f"{e.error}; again in {e.retry_in:.0f} s")
+
+
+def _spend(state: Facts, role: Role, model: str, **amounts: Any) -> None:
+    """Raise sums of what the role spent on the model."""
+    line = state.spend.get((role, model), SpendLine(role, model))
+    sums = {name: getattr(line, name) + amount for name, amount in amounts.items()}
+    state.spend[role, model] = replace(line, **sums)
 
 
 def _batch_creating(state: Facts, e: ev.BatchCreating) -> None:

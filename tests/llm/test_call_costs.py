@@ -36,7 +36,7 @@ async def test_a_budget_is_spent_by_what_calls_cost_and_never_passed(
     refused = [r for r in results if isinstance(r, BudgetReachedError)]
     assert len(answers) + len(refused) == 40
     assert refused
-    costs = [client.cost_of(answer) for answer in answers]
+    costs = [client.money.cost_of(answer) for answer in answers]
     assert budget.spent == pytest.approx(sum(cost.usd for cost in costs if cost is not None))
     assert 0.08 < budget.spent <= 0.12
     assert budget.reserved == 0.0
@@ -60,7 +60,7 @@ async def test_tokens_of_a_broken_answer_are_paid_for_too(simulate: Simulate, co
     client = connect(simulator.url, budget=budget)
     answer = await client.call(request())
     assert answer.wasted.input == answer.usage.input
-    cost = client.cost_of(answer)
+    cost = client.money.cost_of(answer)
     plain = client.money.prices.price(answer.model, answer.usage)
     assert cost is not None
     assert plain is not None
@@ -82,7 +82,7 @@ async def test_an_unknown_model_runs_without_a_budget_and_not_with_one(connect: 
         server.answers(sse("hello", model="qwen3:8b"))
         client = connect(server.url)
         answer = await client.call(request(model="qwen3:8b"))
-        assert client.cost_of(answer) is None
+        assert client.money.cost_of(answer) is None
         limited = connect(server.url, budget=Budget(run_usd=100.0))
         with pytest.raises(BudgetReachedError, match=r"qwen3:8b"):
             await limited.call(request(model="qwen3:8b"))

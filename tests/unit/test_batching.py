@@ -73,7 +73,7 @@ async def test_departing_by_hand_and_flushing() -> None:
     batcher = Batcher(log, max_size=10, max_age=60)
     batcher.add("a", group="x")
     batcher.add("b", group="y")
-    batcher.depart("x", every_group=False)
+    batcher.depart("x")
     await settle()
     assert log.batches == [["a"]]
     await batcher.flush()
@@ -157,7 +157,7 @@ def test_every_item_is_executed_once_in_its_group_and_its_order(
         for number, (group, depart, rest) in enumerate(items):
             batcher.add((group, number), group=group)
             if depart:
-                batcher.depart(group, every_group=False)
+                batcher.depart(group)
             if rest:
                 await asyncio.sleep(0)
         await batcher.flush()
