@@ -24,7 +24,7 @@ from engine.model import AnswerSource, Lane, Usage
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
 
 _NOTHING = Usage()
-KEY_FORMAT = 2
+KEY_FORMAT = 2  # raise it when what is stored for a call changes its form
 
 
 class Bought(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from engine.model import Task
 from engine.settings import Settings
 from engine.store.cache import CacheKey, Json, ResultCache, digest
 
-OUTCOME_FORMAT = 1
+OUTCOME_FORMAT = 1  # raise it when what is stored for a task changes its form
 
 
 class Outcomes:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 RUN_VARIABLE = "TASKYARD_RUN"
 CHILD_VARIABLE = "TASKYARD_CHILD"
-KILL_AFTER = 3.0
-LEFTOVERS_KILL_AFTER = 0.5
-TAIL_BYTES = 64_000
-MAX_LINE = 1 << 20
+KILL_AFTER = 3.0  # seconds between TERM and KILL for the child itself
+LEFTOVERS_KILL_AFTER = 0.5  # the same for what it left behind when it ended
+TAIL_BYTES = 64_000  # of the output, kept for whoever asked for the run
+MAX_LINE = 1 << 20  # bytes of a line that has no end yet
 
 # After the leader has gone, what it left in the pipe is read: until the pipe was quiet for so long, but no longer than
 # that, for what it started may hold the pipe, and write to it, for ever.

@@ -16,7 +16,7 @@ from engine.reducing import board, calls, run, tasks, trains
 from engine.reducing.facts import Facts
 from engine.snapshot import Snapshot, TaskView
 
-MAX_DETAILED = 500
+MAX_DETAILED = 500  # ended tasks that keep their details over a cycle
 
 _HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     **run.HANDLERS,

@@ -20,7 +20,7 @@ class CallStarted(Event, frozen=True, kw_only=True):
 class CallAnswered(Event, frozen=True, kw_only=True):
     """An answer arrived. `usd` is None when the model's price is unknown; `usd_saved` is what was taken off it.
 
-    `record` names the file that holds the exact prompt and answer.
+    `duration` seconds passed since it was asked for; `record` names the file that holds the exact prompt and answer.
     """
 
     call: str
@@ -75,7 +75,7 @@ class BatchSubmitted(Event, frozen=True, kw_only=True):
 
 
 class BatchPolled(Event, frozen=True, kw_only=True):
-    """The service told how far a batch is."""
+    """The service told how far a batch is; `next_poll_at`, in seconds since the epoch, is when it is asked again."""
 
     batch: str
     status: str

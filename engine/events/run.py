@@ -22,7 +22,12 @@ NoticeLevel = Literal["info", "warning", "error"]
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
-    """The first event of a run: what it works on, and under which limits."""
+    """The first event of a run: what it works on, and under which limits.
+
+    `base` is the commit that work begins from, `target` the branch it lands on, `remote` empty where there is none.
+    `max_batch` and `max_age` (seconds) are the train's; `budget_usd` None means no limit. `roles` says in words who
+    plays each.
+    """
 
     run: str
     board: str

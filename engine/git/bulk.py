@@ -14,8 +14,8 @@ import msgspec
 
 from engine.git.repository import Repository
 
-LEAST = 4
-MOST_BASES = 8
+LEAST = 4  # members: fewer are merged as quickly one by one
+MOST_BASES = 8  # commits that the members may have begun from
 
 
 class Entry(msgspec.Struct, frozen=True):

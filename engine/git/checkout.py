@@ -9,8 +9,8 @@ from pathlib import Path
 from engine.errors import GitError
 from engine.git.repository import Repository
 
-LOCK_PATIENCE = 2.0
-SUBMODULE_TIMEOUT = 600.0
+LOCK_PATIENCE = 2.0  # seconds
+SUBMODULE_TIMEOUT = 600.0  # seconds: they may come over the network
 
 
 async def check_out(repository: Repository, worktree: Path, commit: str, *, keep_ignored: bool) -> Path:

@@ -17,8 +17,8 @@ from engine.git.upstream import Upstream
 from engine.git.words import count_of
 
 OLDEST = (2, 30)
-SIGN_TIMEOUT = 15.0
-MANY_FILES = 50_000
+SIGN_TIMEOUT = 15.0  # seconds: a key agent may ask a person
+MANY_FILES = 50_000  # of which a worktree for each task takes its time
 
 
 class Preflight(msgspec.Struct, frozen=True):

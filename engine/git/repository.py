@@ -27,9 +27,9 @@ from engine.git.environment import clean_environment
 from engine.process import is_secret
 
 FAULT_POINT = "TASKYARD_FAULT_POINT"
-TIMEOUT = 120.0
-KILL_AFTER = 2.0
-THREADS = 32
+TIMEOUT = 120.0  # seconds for one command
+KILL_AFTER = 2.0  # seconds between TERM and KILL
+THREADS = 32  # at work at once, each waiting for its git
 
 # A git that outlived a killed run may hold a lock for a moment; the two time-outs (ms) wait for it.
 _CONFIG = (

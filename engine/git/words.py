@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-SHOWN = 6
+SHOWN = 6  # names of a list
 
 
 def count_of(number: int, noun: str) -> str:

@@ -19,8 +19,8 @@ from engine.errors import (
     ServiceError,
 )
 
-_MAX_TEXT = 400
-_TOKEN_SHARE = 20
+_MAX_TEXT = 400  # characters of a message
+_TOKEN_SHARE = 20  # worth waiting for: one twentieth of a token limit
 _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+[\w.~+/=-]{8,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 # An error inside a stream comes with status 200; its type says which status it would have had.

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from engine.llm.messages import Prefix
 
 _LIFE = {"5m": 300.0, "1h": 3600.0}
-_REMEMBERED = 4096
+_REMEMBERED = 4096  # prefixes, the newest
 _MINIMUM_BYTES = 2048  # the least any model keeps is 512 tokens; below that there is nothing to wait for
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from engine.errors import LockBusyError, LockLostError, LockStoreAwayError
 from engine.locks.records import LockStore, Party
 
-POLL = 0.03
+POLL = 0.03  # seconds between two tries
 
 
 class DistributedLock:

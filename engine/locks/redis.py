@@ -18,7 +18,7 @@ from engine.locks.records import WAITER_SILENCE, Holder, Party, Record, Sight
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-TIMEOUT = 5.0
+TIMEOUT = 5.0  # seconds for one answer of the server
 GRACE = 0.5
 """Seconds for which a cancelled caller waits for the answer that is under way."""
 KEPT = 30 * 86400.0

@@ -14,8 +14,8 @@ from engine.reducing.facts import Facts, bound
 from engine.reducing.motion import calls_of, end_call
 from engine.snapshot import CallView
 
-MAX_BATCHES = 50
-MAX_UNANSWERED = 10
+MAX_BATCHES = 50  # shown; those on their way stay, however many
+MAX_UNANSWERED = 10  # creations without an id that a restart looks for
 
 
 def _call_started(state: Facts, e: ev.CallStarted) -> None:

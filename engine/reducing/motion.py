@@ -11,7 +11,7 @@ from engine.model import Task, TaskState
 from engine.rows import asks
 from engine.snapshot import CallView, TaskView
 
-MAX_CALLS = 60
+MAX_CALLS = 60  # of one task
 
 
 def end_call(view: TaskView, call_id: str, at: float, **fields: Any) -> dict[str, Any]:

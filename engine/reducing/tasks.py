@@ -14,10 +14,10 @@ from engine.reducing.facts import Facts
 from engine.reducing.motion import reopened, stopped
 from engine.snapshot import LessonNote, StageSpan, TaskView, TryView
 
-MAX_SPANS = 60
-MAX_TRIES = 12
-MAX_LANDINGS = 240
-MAX_LESSONS = 50
+MAX_SPANS = 60  # stages of one task, the newest
+MAX_TRIES = 12  # of one task that ended badly, the newest
+MAX_LANDINGS = 240  # times, for the rate of landing
+MAX_LESSONS = 50  # notes of what was learned, the newest
 
 
 def _task_queued(state: Facts, e: ev.TaskQueued) -> None:

@@ -12,7 +12,7 @@ from engine.figures import TrainView
 from engine.model import TaskState
 from engine.reducing.facts import Facts, bound
 
-MAX_TRAINS = 50
+MAX_TRAINS = 50  # shown; those on their way stay, however many
 
 
 def _train_departed(state: Facts, e: ev.TrainDeparted) -> None:

@@ -21,7 +21,7 @@ from engine.roles.verifier import readable
 
 T = TypeVar("T")
 
-MAX_SUMMARY = 1_000
+MAX_SUMMARY = 1_000  # characters
 
 
 class AgentReport(msgspec.Struct, frozen=True):

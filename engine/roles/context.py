@@ -6,20 +6,21 @@ landed since is found by the tools.
 
 from __future__ import annotations
 
+import msgspec
+
 from engine.git.repository import Repository
 
-MAX_LISTED = 1_500
-MAX_GUIDE = 8_000
+MAX_LISTED = 1_500  # file names
+MAX_GUIDE = 8_000  # characters
 GUIDES = ("AGENTS.md", "CLAUDE.md", "CONTRIBUTING.md")
 
 
-class RepositoryContext:
+class RepositoryContext(msgspec.Struct, frozen=True):
     """What the template `repository` is rendered with. `omitted` counts files that are not listed."""
 
-    def __init__(self, files: tuple[str, ...], omitted: int, guide: str) -> None:
-        self.files = files
-        self.omitted = omitted
-        self.guide = guide
+    files: tuple[str, ...]
+    omitted: int
+    guide: str
 
 
 async def read_context(repository: Repository, commit: str) -> RepositoryContext:

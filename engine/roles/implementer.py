@@ -13,7 +13,7 @@ from engine.roles.tools import Tools
 from engine.roles.workspace import RefusedError, Workspace
 
 Ask = Callable[[ModelRequest], Awaitable[ModelAnswer]]
-MAX_TURNS = 80
+MAX_TURNS = 80  # of one tool loop: a model that goes in circles must end
 
 
 async def run_tool_loop(ask: Ask, request: ModelRequest, tools: Callable[[ModelRequest], Tools]) -> str:

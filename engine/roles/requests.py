@@ -18,7 +18,7 @@ from engine.roles.answers import Edits
 from engine.roles.tools import tool_definitions
 from engine.settings import LLMSettings, RoleSettings, RolesSettings
 
-MAX_DIFF = 60_000
+MAX_DIFF = 60_000  # characters that the Judge sees
 
 Render = Callable[..., str]
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from engine.git.repository import Repository
 from engine.roles.requests import SourceFile
 
-MAX_CHARS = 150_000
+MAX_CHARS = 150_000  # of all files together
 
 
 async def read_sources(repository: Repository, commit: str, paths: Sequence[str]) -> tuple[SourceFile, ...]:

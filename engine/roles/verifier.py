@@ -10,7 +10,7 @@ from engine.errors import ProcessError
 from engine.model import Verification
 from engine.process import run_process
 
-OUTPUT_CHARS = 6_000
+OUTPUT_CHARS = 6_000  # of the end, which is where a test runner says what failed
 
 _CONTROL = re.compile(
     r"""

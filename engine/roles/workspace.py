@@ -14,10 +14,10 @@ from pathlib import Path, PurePath, PurePosixPath
 from engine.errors import GitError, TaskyardError
 from engine.git.repository import Repository
 
-MAX_FILE = 200_000
-MAX_LISTED = 2_000
-MAX_FOUND = 200
-SEARCH_TIMEOUT = 30.0
+MAX_FILE = 200_000  # bytes that one read gives
+MAX_LISTED = 2_000  # file names of one listing
+MAX_FOUND = 200  # lines of one search
+SEARCH_TIMEOUT = 30.0  # seconds: a pattern may take for ever
 
 
 class RefusedError(TaskyardError):
