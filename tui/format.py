@@ -16,7 +16,7 @@ LONGEST = 2000
 """The most characters of one shown line; the rest is never looked at."""
 
 # CSI, OSC, the other string sequences, and two-byte escapes; an unfinished one at the end goes too.
-_ESCAPES = re.compile(
+ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*(?:[@-~]|$)|\][^\x07\x1b]*(?:\x07|\x1b\\|$)|[PX^_][^\x1b]*(?:\x1b\\|$)|[ -/]*[0-~]?)"
     r"|\x9b[0-?]*[ -/]*[@-~]?"
 )
@@ -26,7 +26,7 @@ def safe_text(text: str, limit: int = 400) -> str:
     """The text as one line without escape sequences, control bytes or line breaks, at most `limit` characters."""
     if text.isprintable() and len(text) <= limit:
         return text
-    return one_line(_ESCAPES.sub("", text[: 8 * limit]), limit)
+    return one_line(ESCAPES.sub("", text[: 8 * limit]), limit)
 
 
 def safe_lines(text: str) -> list[str]:
@@ -38,7 +38,7 @@ def _safe_line(line: str) -> str:
     if line.isprintable() and len(line) <= LONGEST:
         return line
     line = line[: 4 * LONGEST].rstrip("\r")
-    line = _ESCAPES.sub("", line[line.rfind("\r") + 1 :]).expandtabs(TAB)
+    line = ESCAPES.sub("", line[line.rfind("\r") + 1 :]).expandtabs(TAB)
     # A character of its own for each one kept: columns of a table in a log stay columns.
     kept = "".join(c if c.isprintable() or c in "\u200c\u200d" else _replacement(c) for c in line)
     return kept if len(kept) <= LONGEST else kept[: LONGEST - 1] + "…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from engine.model import Usage
 
@@ -69,6 +70,11 @@ def tokens_by_class(usage: Usage) -> str:
         ("output", usage.output),
     )
     return ", ".join(f"{name} {thousands(number)}" for name, number in classes if number)
+
+
+def when(at: float) -> str:
+    """A moment, in seconds since the epoch, as the clock on the wall shows it: "2026-01-31 09:30:00"."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def ago(seconds: float) -> str:

@@ -39,6 +39,8 @@ def run(root: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_looking_where_there_are_none_makes_none(root: Path, run: Run) -> None:
+    assert run().startswith("there are no lessons yet: a failed attempt")
+    assert run("show", "L1", status=2).startswith("taskyard: there is no lesson L1: see them with: ")
     assert run("list").startswith("0 hits of 0 in ")
     assert run("top") == "there are no such lessons\n"
     assert run("check") == "there are no lessons yet\n"
@@ -78,7 +80,8 @@ def test_add_search_list_and_top(run: Run) -> None:
     lines = run("search", "type:fix_bug", "fixture").splitlines()
     assert lines[0].startswith("1 hit of 3 in ")
     assert lines[1].split() == ["ID", "Type", "Failure", "Seen", "Last", "Lesson"]
-    assert lines[2].endswith("fix_bug  timeout    1×  0 s ago  the fixture sleeps → use the fake clock")
+    assert lines[2].endswith("fix_bug  timeout    1×  0 s ago  the fixture sleeps")
+    assert lines[3] == "  → use the fake clock"
     found = json.loads(run("search", "cart.py", "--json"))
     assert found["hits"][0]["lesson"]["metadata"]["files"] == "src/cart.py"
     assert found["hits"][0]["spans"]
@@ -86,6 +89,47 @@ def test_add_search_list_and_top(run: Run) -> None:
     assert json.loads(run("list", "--since", "7d", "--limit", "2", "--json"))["total"] == 3
     [first] = json.loads(run("top", "--limit", "1", "--json"))
     assert (first["failure_msg"], first["times_seen"]) == ("totals are rounded twice", 2)
+
+
+def test_what_helped_is_never_cut_off(run: Run) -> None:
+    helped = "Round once, at the end. " * 40
+    run("add", "totals are rounded twice " * 30, "--resolution", helped)
+    assert f"→ {helped.strip()}\n" in run("list")
+
+
+def test_show_prints_all_of_a_lesson(run: Run) -> None:
+    add_some(run)
+    [first] = json.loads(run("search", "fixture", "--json"))["hits"]
+    id_ = first["lesson"]["id"]
+    assert json.loads(run("show", id_, "--json")) == first["lesson"]
+    helped, failed, facts = run("show", id_).split("\n\n")
+    assert helped == "What helped\n  use the fake clock"
+    assert failed == "What failed\n  the fixture sleeps"
+    told = dict(line.split(maxsplit=1) for line in facts.replace("task type", "type").splitlines())
+    assert set(told) == {"type", "failure", "pattern", "seen", "first", "last", "id"}
+    assert (told["type"], told["failure"], told["seen"], told["id"]) == (
+        "fix_bug",
+        "timeout",
+        "1 time",
+        id_,
+    )
+    [other] = json.loads(run("search", "src/cart.py", "--json"))["hits"]
+    told = run("show", other["lesson"]["id"])
+    assert "files     src/cart.py\n" in told
+    assert "nothing yet" in told.splitlines()[1]
+
+
+def test_alone_it_lists_the_most_frequent_and_how_to_search(run: Run) -> None:
+    add_some(run)
+    for number in range(4):
+        run("add", f"failure {chr(97 + number)}")
+    run("add", "the fixture sleeps", "--type", "fix_bug", "--failure", "timeout")
+    lines = run().splitlines()
+    assert lines[0] == "7 lessons; seen most often:"
+    assert lines[2].endswith("the fixture sleeps")
+    assert lines[3] == "  → use the fake clock"
+    assert sum(line.startswith("L") for line in lines) == 5
+    assert "taskyard lessons search WORDS" in lines[-3]
 
 
 def test_words_are_data(run: Run) -> None:

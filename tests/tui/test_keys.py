@@ -268,17 +268,6 @@ async def test_panels_open_and_zoom() -> None:
         assert not app.screen.query_one("#dispatch").display
 
 
-async def test_lessons_are_searched_as_they_are_typed(tmp_path: Path) -> None:
-    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        await pilot.press("4", *"cart", "space", *"fake")
-        await until(lambda: "the cart fixture sleeps → use" in shown(app, "#lessons LineView"))
-        assert "rounded twice" not in shown(app, "#lessons LineView")
-        await pilot.press("escape")
-        await until(lambda: "bankers" in shown(app, "#lessons LineView"))
-
-
 async def test_errors_stay_in_the_list_until_dismissed() -> None:
     app = DashboardApp(moments.failed())
     async with app.run_test(size=WIDE) as pilot:

@@ -25,15 +25,24 @@ def say_all(lines: Iterable[str]) -> None:
 
 
 def say_table(
-    header: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, right: frozenset[int] = frozenset()
+    header: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    *,
+    right: frozenset[int] = frozenset(),
+    below: Sequence[str] = (),
 ) -> None:
-    """Print rows in columns; on a terminal no line is longer than it is wide."""
+    """Print rows in columns; on a terminal no line of them is longer than it is wide.
+
+    `below`: for each row what stands under it, whole however long it is, or nothing.
+    """
     from tui.format import cut
     from tui.plain import table
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in table(header, rows, right=right):
+    for number, line in enumerate(table(header, rows, right=right)):
         typer.echo(line if width is None else cut(line, width))
+        if number and below and below[number - 1]:
+            typer.echo(f"  {below[number - 1]}")
 
 
 def say_json(value: object) -> None:

@@ -9,7 +9,7 @@ from tui.cli.console import say_all
 
 if TYPE_CHECKING:
     from engine.events import Event
-    from engine.store.lessons import LessonStore, SearchResult
+    from engine.store.lessons import Lesson, LessonStore, SearchResult
     from tui.cli.place import Place
     from tui.source import Lookups
 
@@ -55,23 +55,35 @@ class LessonSearch:
     """The lessons as the panel asks for them: by what somebody has typed so far."""
 
     def __init__(self, store: LessonStore) -> None:
+        from engine.store.lessons import LiveSearch
+
         self._store = store
+        self._live = LiveSearch(store.open_reader)
 
     def search_typed(self, typed: str, limit: int) -> SearchResult:
         """The best lessons for the typed line; the most frequent ones while it is empty."""
         import time
+        from concurrent.futures import CancelledError
 
         from engine.store.lessons import Hit, SearchResult, parse_query
 
         query = parse_query(typed)
         if not query.empty:
-            return self._store.search(query, limit=limit)
+            try:
+                return self._live.ask(query, limit=limit).result()
+            except CancelledError:  # more was typed since: nobody looks at this answer
+                return SearchResult((), 0, 0.0)
         begun = time.perf_counter()
         hits = tuple(Hit(lesson, 0.0) for lesson in self._store.most_frequent(limit))
         return SearchResult(hits, self._store.figures().total, time.perf_counter() - begun)
 
+    def get(self, id_: str) -> Lesson | None:
+        """The lesson with this id."""
+        return self._store.get(id_)
+
     def close(self) -> None:
         """Close the store."""
+        self._live.close()
         self._store.close()
 
 

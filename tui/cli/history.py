@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -85,7 +84,7 @@ def stats(as_json: AsJson = False) -> int:
 @archive_app.command("list")
 def archive_list(as_json: AsJson = False) -> int:
     """List the archive's segments, oldest first."""
-    from tui.plain import size
+    from tui.plain import size, when
 
     found = _archive().segments()
     if as_json:
@@ -98,8 +97,8 @@ def archive_list(as_json: AsJson = False) -> int:
         (
             str(each.number),
             f"{each.entries:,}",
-            _when(each.first),
-            _when(each.last),
+            when(each.first),
+            when(each.last),
             size(each.bytes),
             each.path,
         )
@@ -163,7 +162,7 @@ def _archive() -> HistoryArchive:
 
 
 def _show(found: Sequence[TaskHistory], as_json: bool) -> int:
-    from tui.plain import duration, money
+    from tui.plain import duration, money, when
 
     if as_json:
         say_json(found)
@@ -176,7 +175,7 @@ def _show(found: Sequence[TaskHistory], as_json: bool) -> int:
             entry.task,
             entry.status.value,
             str(entry.attempts),
-            _when(entry.started),
+            when(entry.started),
             duration(entry.duration) if entry.duration is not None else "",
             money(entry.usd),
             entry.run,
@@ -196,7 +195,3 @@ def _seconds(age: str) -> float:
         return parse_duration(age)
     except ValueError:
         raise UsageError(f"{age!r} is no age", 'write it as "90s", "30m", "24h" or "7d"') from None
-
-
-def _when(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

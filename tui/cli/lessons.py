@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tui.cli.console import complain, say, say_json, say_table
+from tui.cli.console import complain, say, say_all, say_json, say_table
 from tui.cli.options import AsJson, Limit
 from tui.cli.place import find_place
 
 if TYPE_CHECKING:
     from engine.store.lessons import Lesson, LessonQuery, LessonStore
 
-app = typer.Typer(help="What failed before, and what helped.")
+app = typer.Typer(help="What failed before, and what helped.", invoke_without_command=True)
+
+FEW = 5
+"""Lessons that are listed where nothing was asked for."""
 
 PATIENCE = 2.0
 """Seconds that looking inside words may take: somebody who has typed the whole line can wait for all of it."""
@@ -34,6 +37,26 @@ Failure = Annotated[
 Since = Annotated[
     str, typer.Option("--since", metavar="AGE", help='Seen since, such as "7d" or "2026-01-31".')
 ]
+
+
+@app.callback()
+def _overview(context: typer.Context) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    from tui.plain import count
+
+    with _opened() as store:
+        found = store.most_frequent(FEW) if store is not None else ()
+        total = store.figures().total if store is not None else 0
+    if not found:
+        say("there are no lessons yet: a failed attempt of a run writes the first, or `taskyard lessons add`")
+        return
+    say(f"{count(total, 'lesson')}; seen most often:" if total > FEW else f"{count(total, 'lesson')}:")
+    _show(found, as_json=False)
+    say()
+    say("taskyard lessons search WORDS   find some: words, and type: failure: file: since:")
+    say("taskyard lessons show ID        all of one")
+    say("taskyard lessons --help         everything else")
 
 
 @app.command()
@@ -83,6 +106,33 @@ def top(
     with _opened() as store:
         found = store.most_frequent(limit, query) if store is not None else ()
     return _show(found, as_json)
+
+
+@app.command()
+def show(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The lesson's id, as the other commands list it.")],
+    as_json: AsJson = False,
+) -> int:
+    """Print all of a lesson: what helped, what failed, how often and when."""
+    from engine.errors import UsageError
+    from tui.format import fit, safe_lines, safe_text
+    from tui.lesson_rows import lesson_facts
+
+    with _opened() as store:
+        lesson = store.get(id_) if store is not None else None
+    if lesson is None:
+        raise UsageError(f"there is no lesson {id_}", "see them with: taskyard lessons list")
+    if as_json:
+        say_json(lesson)
+        return 0
+    helped = lesson.resolution or "nothing yet: it is filled in when a retry lands"
+    for title, content in (("What helped", helped), ("What failed", lesson.failure_msg)):
+        say(title)
+        say_all(f"  {line}".rstrip() for line in safe_lines(content))
+        say()
+    for name, _, value in lesson_facts(lesson, time.time()):
+        say(f"{fit(name, 9)} {safe_text(value)}")
+    return 0
 
 
 @app.command()
@@ -225,7 +275,8 @@ def _search(query: LessonQuery, limit: int, as_json: bool) -> int:
 
 
 def _show(lessons: Sequence[Lesson], as_json: bool) -> int:
-    from tui.plain import ago
+    from tui.lesson_rows import LONGEST
+    from tui.plain import ago, one_line
 
     if as_json:
         say_json(lessons)
@@ -241,11 +292,12 @@ def _show(lessons: Sequence[Lesson], as_json: bool) -> int:
             lesson.failure_type,
             f"{lesson.times_seen:,}×",
             f"{ago(now - lesson.last_seen)} ago",
-            f"{lesson.failure_msg} → {lesson.resolution}" if lesson.resolution else lesson.failure_msg,
+            lesson.failure_msg,
         )
         for lesson in lessons
     ]
-    say_table(("ID", "Type", "Failure", "Seen", "Last", "Lesson"), rows, right=frozenset({3}))
+    helped = [f"→ {one_line(lesson.resolution, LONGEST)}" if lesson.resolution else "" for lesson in lessons]
+    say_table(("ID", "Type", "Failure", "Seen", "Last", "Lesson"), rows, right=frozenset({3}), below=helped)
     return 0
 
 

@@ -23,7 +23,7 @@ class FilterInput(Input):
     """One line to type what to look for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Clear the filter", show=False),
+        Binding("escape", "leave", "clear", tooltip="Clear the filter"),
         Binding("up,down", "leave_to_list", show=False),
     ]
 

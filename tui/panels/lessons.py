@@ -4,37 +4,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.widgets import Input
 
 from engine.errors import TaskyardError
-from tui.format import fit, safe_text
+from engine.snapshot import LessonNote
+from tui.format import safe_text
 from tui.frame import Frame
+from tui.lesson_rows import hit_rows, note_row
 from tui.line import Line, joined, text
 from tui.panels.panel import Panel
-from tui.plain import ago, count
-from tui.source.lookups import LessonHits, Lookups
-from tui.widgets.line_view import LineView
+from tui.plain import count
+from tui.source.lookups import Lookups
+from tui.widgets.lesson_list import Entry, LessonList
 
 if TYPE_CHECKING:
-    from engine.store.lessons.record import Lesson
+    from engine.store.lessons.ranking import Hit
+    from engine.store.lessons.search import SearchResult
 
 MAX_TYPED = 200
+TYPING = "type to search · esc leaves"
+WAITING = "search (4): words, type: failure: file: since:"
 
 
 class LessonInput(Input):
     """One line to type what to look for."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Clear the search", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "clear, leave", tooltip="Clear the search; when it is empty, leave it"),
+        Binding("enter", "submit", "hits", tooltip="Go to what was found"),
+        Binding("down", "submit", "Go to what was found", show=False),
+    ]
+
+    class Left(Message):
+        """Somebody is done with searching."""
 
     def action_leave(self) -> None:
-        """Clear it; when it is empty already, go back to the dashboard."""
+        """Clear it; when it is empty already, leave it."""
         if self.value:
             self.value = ""
         else:
-            self.screen.focus_next()
+            self.post_message(self.Left())
+
+    def on_focus(self, event: events.Focus) -> None:
+        """Say how to get out: the keys of the dashboard are letters here."""
+        self.placeholder = TYPING
+
+    def on_blur(self, event: events.Blur) -> None:
+        """Say what can be looked for."""
+        self.placeholder = WAITING
 
 
 class LessonsPanel(Panel):
@@ -46,19 +67,34 @@ class LessonsPanel(Panel):
     NUMBER = 4
     NAME = "Lessons"
 
+    class Opened(Message):
+        """Somebody wants to see this lesson."""
+
+        def __init__(self, hit: Hit) -> None:
+            super().__init__()
+            self.hit = hit
+
     def __init__(self, lookups: Lookups, *, id: str) -> None:
         super().__init__(id=id)
         self._lookups = lookups
-        self._found: LessonHits | None = None
+        self._found: SearchResult | None = None
         self._problem = ""
         self._typed = ""
         self._total = 0
+        self._drawn: object = None
 
     def compose(self) -> ComposeResult:
         """The field and what was found."""
         if self._lookups.has_lessons:
-            yield LessonInput(placeholder="search: words, type: failure: file: since:", compact=True)
-        yield LineView()
+            yield LessonInput(placeholder=WAITING, compact=True)
+        yield LessonList()
+
+    @property
+    def hits(self) -> LessonList:
+        """What was found."""
+        return self.query_one(LessonList)
+
+    # Searching
 
     @on(Input.Changed)
     def _searched(self, event: Input.Changed) -> None:
@@ -69,7 +105,15 @@ class LessonsPanel(Panel):
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.query_one(LineView).focus()
+        self.hits.focus()
+
+    @on(LessonInput.Left)
+    async def _left(self) -> None:
+        await self.run_action("screen.back")
+
+    @on(LessonList.SearchWanted)
+    def _search_wanted(self) -> None:
+        self.focus_inside()
 
     async def _search(self, typed: str) -> None:
         try:
@@ -83,14 +127,55 @@ class LessonsPanel(Panel):
         if self.frame is not None:
             self.show(self.frame)
 
+    # Opening
+
+    @on(LessonList.Opened)
+    def _opened(self, event: LessonList.Opened) -> None:
+        self.run_worker(self._open(event.lesson_id), exclusive=True, group="lesson")
+
+    async def _open(self, id_: str) -> None:
+        from engine.store.lessons.ranking import Hit
+
+        hit = next((hit for hit in self._found.hits if hit.lesson.id == id_), None) if self._found else None
+        if hit is None:
+            try:
+                lesson = await self._lookups.lesson(id_)
+            except TaskyardError as error:
+                self.notify(str(error), severity="error", markup=False)
+                return
+            if lesson is None:
+                told = next((note.text for note in self._notes if note.lesson == id_), "")
+                self.notify(
+                    f"{safe_text(told)} (no more is known of it here: the lessons file does not have it)",
+                    severity="warning",
+                    markup=False,
+                )
+                return
+            hit = Hit(lesson, 0.0)
+        self.post_message(self.Opened(hit))
+
+    # Drawing
+
     def draw(self, frame: Frame) -> None:
         """Write what was found, and how much there is."""
         total = frame.snapshot.lessons.total
         if total != self._total and self._lookups.has_lessons:
             self._total = total
             self.run_worker(self._search(self._typed), exclusive=True, group="lessons")
-        super().draw(frame)
-        self.head("", self._foot(frame))
+        cells = self.hits.scrollable_content_region.width
+        notes = () if self._typed else self._notes
+        # Hundreds of rows are not laid out anew for a clock that ticks: ages are told in minutes.
+        drawn = (self._found, self._problem, notes, self._typed, cells, int(frame.now // 60))
+        if drawn != self._drawn:
+            self._drawn = drawn
+            self.hits.fill(*self._laid_out(notes, cells, frame.now))
+        foot = self._foot(frame)
+        # The narrow layout has no line below for it.
+        self.head(foot if self.screen.has_class("-narrow") else "", foot)
+
+    @property
+    def _notes(self) -> tuple[LessonNote, ...]:
+        return self.frame.snapshot.lesson_notes if self.frame is not None else ()
 
     def _foot(self, frame: Frame) -> str:
         figures = frame.snapshot.lessons
@@ -98,36 +183,42 @@ class LessonsPanel(Panel):
             return f"indexing {figures.building:.0%}"
         bad = f" · {count(figures.malformed, 'line')} cannot be read" if figures.malformed else ""
         if self._found is not None and self._typed:
-            found = self._found
-            return f"{found.total:,} of {figures.total:,} in {max(1, round(found.took_s * 1000))} ms{bad}"
+            took = max(1, round(self._found.took_s * 1000))
+            return f"{_total(self._found)} of {figures.total:,} in {took} ms{bad}"
         return f"{count(figures.total, 'lesson')}{bad}"
 
-    def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
-        """What was found, or what this run learned."""
+    def _laid_out(
+        self, notes: tuple[LessonNote, ...], cells: int, now: float
+    ) -> tuple[list[Entry], list[Line]]:
+        """What this run learned, what was found, and what is to be said below."""
         if self._problem:
-            return [text(safe_text(self._problem), "bad")]
-        lines = [] if self._typed else note_lines(frame, width)
-        if self._found is not None:
-            shown = {note.lesson for note in frame.snapshot.lesson_notes} if not self._typed else set()
-            words = self._typed.lower().split()
-            lines += [
-                lesson_line(lesson, width, frame.now, words)
-                for lesson in self._found.lessons
-                if lesson.id not in shown
-            ]
-        if not lines:
+            return [], [text(safe_text(self._problem), "bad")]
+        entries = [Entry(note.lesson, (note_row(note, cells),)) for note in reversed(notes)]
+        told = {note.lesson for note in notes}
+        found = self._found
+        hits = [hit for hit in found.hits if hit.lesson.id not in told] if found is not None else []
+        entries += [Entry(hit.lesson.id, tuple(hit_rows(hit, cells, now))) for hit in hits]
+        if found is not None and (found.more or found.total > len(found.hits)):
+            return entries, [text(f"{len(found.hits)} of {_total(found)}: {self._how_to_narrow}", "faint")]
+        if not entries:
             nothing = (
-                "no lesson matches" if self._typed else "no lessons yet: a failed attempt writes the first"
+                "no lesson matches: esc clears the search"
+                if self._typed
+                else "no lessons yet: a failed attempt writes the first"
             )
-            return [text(nothing, "faint")]
-        return lines
+            return [], [text(nothing, "faint")]
+        return entries, []
+
+    @property
+    def _how_to_narrow(self) -> str:
+        return "more words find fewer" if self._typed else "type to find others"
 
     def focus_inside(self) -> None:
         """Let keys go to the search."""
         if self._lookups.has_lessons:
             self.query_one(LessonInput).focus()
         else:
-            super().focus_inside()
+            self.hits.focus()
 
     def summary(self, frame: Frame) -> Line:
         """How many there are, and how many were of use in this run."""
@@ -142,45 +233,5 @@ class LessonsPanel(Panel):
         return joined([part for part in parts if part[0][0]], " · ")
 
 
-def note_lines(frame: Frame, width: int) -> list[Line]:
-    """What this run learned, newest first."""
-    lines: list[Line] = []
-    for note in reversed(frame.snapshot.lesson_notes):
-        mark, tone = ("✓", "good") if note.resolved else ("+", "warn")
-        times = f"{note.times_seen}×" if note.times_seen > 1 else "new"
-        head = f"{fit(safe_text(note.task), 8)} {fit(times, 4)} "
-        room = max(8, width - 2 - len(head))
-        lines.append(((mark + " ", tone), (head, "muted"), (fit(safe_text(note.text), room), "text")))
-    return lines
-
-
-def lesson_line(lesson: Lesson, width: int, now: float, words: list[str]) -> Line:
-    """A lesson on one line: its kind, how often and when, and what helped. The words that were typed stand out."""
-    age = ago(max(0.0, now - lesson.last_seen)) if lesson.last_seen else ""
-    kind = f"{fit(safe_text(lesson.task_type), 9)} {fit(safe_text(lesson.failure_type), 14)}"
-    head = f"{kind} {fit(f'{lesson.times_seen}×', 4, right=True)} {fit(age, 6, right=True)}  "
-    if width < 84:
-        head = f"{fit(safe_text(lesson.failure_type), 12)} {fit(f'{lesson.times_seen}×', 4, right=True)}  "
-    helped = f" → {lesson.resolution}" if lesson.resolution else ""
-    told = fit(safe_text(f"{lesson.failure_msg}{helped}"), max(8, width - len(head)))
-    return ((head, "muted"), *highlighted(told, words))
-
-
-def highlighted(content: str, words: list[str], tone: str = "text") -> Line:
-    """The text with every place of a word (in lower case) underlined."""
-    lower = content.lower()
-    if len(lower) != len(content):
-        return text(content, tone)
-    hits = [False] * len(content)
-    for word in words:
-        start = lower.find(word)
-        while start >= 0:
-            hits[start : start + len(word)] = [True] * len(word)
-            start = lower.find(word, start + len(word))
-    spans: list[tuple[str, str]] = []
-    begin = 0
-    for index in range(1, len(content) + 1):
-        if index == len(content) or hits[index] != hits[begin]:
-            spans.append((content[begin:index], "accent underlined" if hits[begin] else tone))
-            begin = index
-    return tuple(spans)
+def _total(found: SearchResult) -> str:
+    return f"{found.total:,}{'+' if found.more else ''}"

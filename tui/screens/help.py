@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 def key_groups(mode: Mode) -> list[tuple[str, list[tuple[str, str]]]]:
     """The keys that work in this mode with what they do, by the place where they work."""
     from tui.app import DashboardApp
+    from tui.panels.lessons import LessonInput
     from tui.screens.main import MainScreen
     from tui.screens.task import TaskScreen
+    from tui.widgets.lesson_list import LessonList
     from tui.widgets.line_view import LineView
     from tui.widgets.task_list import TaskList
 
@@ -30,6 +32,8 @@ def key_groups(mode: Mode) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Tasks", TaskList),
         ("Dashboard", MainScreen),
         ("Task screen", TaskScreen),
+        ("Lessons", LessonList),
+        ("Search of lessons", LessonInput),
         ("Any text", LineView),
         ("Everywhere", DashboardApp),
     )

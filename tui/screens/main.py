@@ -20,6 +20,7 @@ from tui.panels.lessons import LessonsPanel
 from tui.panels.panel import Panel
 from tui.plain import duration
 from tui.screens.base import FrameScreen
+from tui.screens.lesson import LessonScreen
 from tui.screens.task import TaskScreen
 from tui.widgets.banner import banner_line, narrow_banner
 from tui.widgets.header import header_line
@@ -160,6 +161,12 @@ class MainScreen(FrameScreen):
     def _panel(self, number: int) -> Panel:
         return next(panel for panel in self.query(Panel) if number == panel.NUMBER)
 
+    @property
+    def _focused_panel(self) -> Panel | None:
+        """The panel that has the keys."""
+        around = self.focused.ancestors_with_self if self.focused is not None else []
+        return next((widget for widget in around if isinstance(widget, Panel)), None)
+
     # Frames
 
     def show(self, frame: Frame) -> None:
@@ -216,6 +223,10 @@ class MainScreen(FrameScreen):
         if tape is not None:
             tape.seek(tape.length * x / max(1, self.app.size.width - 1))
 
+    @on(LessonsPanel.Opened)
+    def _lesson_opened(self, event: LessonsPanel.Opened) -> None:
+        self.app.push_screen(LessonScreen(event.hit.lesson, event.hit.spans, self.dashboard.frame.now))
+
     @on(TaskList.Opened)
     def _task_opened(self, event: TaskList.Opened) -> None:
         self.app.push_screen(TaskScreen(event.task_id))
@@ -243,15 +254,16 @@ class MainScreen(FrameScreen):
         if self._opened is not None:
             self._open(None)
             return
-        around = self.focused.ancestors_with_self if self.focused is not None else []
-        inside = next((widget for widget in around if isinstance(widget, Panel)), None)
+        inside = self._focused_panel
         self._open(inside.NUMBER if inside is not None else 1)
 
     def action_back(self) -> None:
-        """Close what is open: the panel, the marks, the filter."""
+        """Close what is open, or go back to the tasks: the panel, the marks, the filter."""
         dispatch = self.query_one(DispatchPanel)
         if self._opened is not None:
             self._open(None)
+        elif (panel := self._focused_panel) is not None and panel.NUMBER > 1:
+            self.tasks.focus()
         elif self.tasks.marked:
             self.tasks.unmark()
         elif dispatch.clear_filter():

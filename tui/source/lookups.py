@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +18,7 @@ from tui.source.runs import Listing, Progress, Runs
 
 if TYPE_CHECKING:
     from engine.store.lessons.record import Lesson
+    from engine.store.lessons.search import SearchResult
 
 MAX_DIFF = 2_000_000
 """The most characters of a diff that are shown."""
@@ -25,27 +27,17 @@ MAX_DIFF = 2_000_000
 class LessonSearch(Protocol):
     """A store of lessons, as far as a screen needs it. Every method may block."""
 
-    def search_typed(self, typed: str, limit: int) -> LessonHits:
-        """The lessons that match one typed line, best first; with an empty one the most frequent."""
+    def search_typed(self, typed: str, limit: int) -> SearchResult:
+        """The lessons that match one typed line, best first; with an empty one the most frequent.
+
+        A later call ends an earlier one, whose answer nobody waits for any more.
+        """
+
+    def get(self, id_: str) -> Lesson | None:
+        """The lesson with this id."""
 
     def close(self) -> None:
         """Close its files."""
-
-
-class LessonHits(Protocol):
-    """What a search found."""
-
-    @property
-    def lessons(self) -> tuple[Lesson, ...]:
-        """The best of them."""
-
-    @property
-    def total(self) -> int:
-        """How many match."""
-
-    @property
-    def took_s(self) -> float:
-        """Seconds."""
 
 
 class Lookups:
@@ -57,6 +49,7 @@ class Lookups:
         self._open_lessons = open_lessons
         self._runs = runs
         self._lessons: LessonSearch | None = None
+        self._opening = threading.Lock()
 
     @property
     def has_lessons(self) -> bool:
@@ -82,15 +75,20 @@ class Lookups:
         done = await repo.run("diff", "--no-color", "--no-ext-diff", "--find-renames", *range_, "--")
         return str(done.stdout)[:MAX_DIFF]
 
-    async def search_lessons(self, typed: str, limit: int = 50) -> LessonHits:
+    async def search_lessons(self, typed: str, limit: int = 50) -> SearchResult:
         """Search the lessons as typed. Raises StoreError when they cannot be read."""
-        return await asyncio.to_thread(self._search, typed, limit)
+        return await asyncio.to_thread(lambda: self._opened().search_typed(typed, limit))
 
-    def _search(self, typed: str, limit: int) -> LessonHits:
-        if self._lessons is None:
-            assert self._open_lessons is not None, "ask has_lessons first"
-            self._lessons = self._open_lessons()
-        return self._lessons.search_typed(typed, limit)
+    async def lesson(self, id_: str) -> Lesson | None:
+        """The lesson with this id; None where there is none, or no store. Raises StoreError."""
+        return await asyncio.to_thread(lambda: self._opened().get(id_)) if self.has_lessons else None
+
+    def _opened(self) -> LessonSearch:
+        with self._opening:  # two keystrokes may both be the first
+            if self._lessons is None:
+                assert self._open_lessons is not None, "ask has_lessons first"
+                self._lessons = self._open_lessons()
+            return self._lessons
 
     @property
     def has_runs(self) -> bool:

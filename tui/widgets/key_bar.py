@@ -75,9 +75,13 @@ class KeyBar(Widget):
     def _fitting(self) -> list[tuple[Binding, Line]]:
         """The keys there is room for; the way out and the help stay to the last."""
         parts: dict[str, tuple[Binding, Line]] = {}
+        focused = self.screen.focused
         for active in self.screen.active_bindings.values():
             binding = active.binding
-            if binding.show and active.enabled and binding.action not in parts:
+            # What a field takes as text does not do there what the bar says.
+            name = SHOWN_AS.get(binding.key, binding.key)
+            typed = len(name) == 1 and focused is not None and focused.check_consume_key(binding.key, name)
+            if binding.show and active.enabled and not typed and binding.action not in parts:
                 words = f" {binding.description.lower()} "
                 parts[binding.action] = (binding, ((" " + key_name(binding), "accent"), (words, "muted")))
         for action in reversed(list(parts)):

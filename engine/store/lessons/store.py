@@ -130,7 +130,7 @@ class LessonStore(LessonFinder):
             activity_type,
             failure_type,
             message,
-            storable(resolution),
+            storable(resolution).strip(),
             storable(pattern) or (known.pattern if known else pattern_of(message)),
             1,
             now,

@@ -1,0 +1,133 @@
+"""The panel of lessons: searched as somebody types, walked through, opened, and left again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine import events as ev
+from engine.store.lessons import LessonStore
+from tests.tui import moments
+from tests.tui.moments import SIZES
+from tests.tui.test_keys import WIDE, ready, shown, until
+from tui.app import DashboardApp
+from tui.marking import MARK
+from tui.panels.lessons import LessonInput, LessonsPanel
+from tui.screens.lesson import LessonScreen
+from tui.screens.main import MainScreen
+from tui.source.protocol import Mode
+from tui.widgets.key_bar import KeyBar
+from tui.widgets.lesson_list import LessonList
+from tui.widgets.task_list import TaskList
+
+
+async def test_lessons_are_searched_as_they_are_typed(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("4", *"cart", "space", *"fake")
+        await until(lambda: "rounded twice" not in shown(app, "#lessons LessonList"))
+        assert "the cart fixture sleeps\n  → use the fake clock" in shown(app, "#lessons LessonList")
+        panel = app.screen.query_one(LessonsPanel)
+        marks = [part for line in panel.hits.lines for part, tone in line if tone == MARK]
+        assert marks == ["cart", "fake"]
+        await pilot.press("escape")
+        await until(lambda: "bankers" in shown(app, "#lessons LessonList"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_search_says_how_to_leave_it_and_escape_does(size: str, tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=SIZES[size]) as pilot:
+        await ready(app)
+        tasks = app.screen.query_one(TaskList)
+        await pilot.press("space", "4")
+        await until(lambda: isinstance(app.focused, LessonInput))
+        assert "esc leaves" in str(app.screen.query_one(LessonInput).placeholder)
+        bar = app.screen.query_one(KeyBar)
+        await until(lambda: "esc clear, leave" in bar.render_line(0).text)
+        assert bar.render_line(0).text.split()[:2] == ["enter", "hits"]
+        assert not {"r", "x", "p", "e", "q", "/", "+"} & set(bar.render_line(0).text.split())
+        await pilot.press("q", "escape")
+        assert isinstance(app.focused, LessonInput)
+        await pilot.press("escape")
+        await until(lambda: tasks.has_focus)
+        assert tasks.marked, "leaving the search takes no mark away"
+        assert app.screen.query_one("#dispatch").display
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_lesson_opens_in_whole_by_key_and_by_mouse(size: str, tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=SIZES[size]) as pilot:
+        await ready(app)
+        await pilot.press("4", *"cart", "enter")
+        hits = app.screen.query_one(LessonsPanel).hits
+        await until(lambda: len(hits.entries) == 2 and hits.has_focus)
+        await pilot.press("j", "j", "enter")
+        await until(lambda: isinstance(app.screen, LessonScreen) and shown(app, "LineView") != "")
+        lines = shown(app, "LineView").splitlines()
+        assert lines[:2] == ["What helped", "  use the fake clock"]
+        assert {line.split()[0] for line in lines[6:]} >= {"task", "stage", "seen", "first", "last", "id"}
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, MainScreen))
+        assert hits.has_focus
+        assert hits.cursor == 1
+        await pilot.click(LessonList, offset=(4, 1))
+        assert hits.cursor == 0
+        await pilot.click(LessonList, offset=(4, 1), times=2)
+        await until(lambda: isinstance(app.screen, LessonScreen))
+        assert isinstance(app.screen, LessonScreen)
+        assert app.screen.lesson.failure_msg == "cart total is rounded twice"
+
+
+@pytest.mark.parametrize("mode", ["LIVE", "WATCH", "REPLAY"])
+async def test_lessons_open_whatever_is_looked_at(mode: Mode, tmp_path: Path) -> None:
+    source = moments.with_lessons(moments.running(), tmp_path)
+    source.mode = mode
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("4", *"bankers", "enter")
+        hits = app.screen.query_one(LessonsPanel).hits
+        await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, LessonScreen))
+
+
+async def test_what_this_run_learned_opens_too_or_says_why_not(tmp_path: Path) -> None:
+    source = moments.with_lessons(moments.running(), tmp_path)
+    [known] = (await source.lookups.search_lessons("bankers")).lessons
+    source.play(
+        ev.LessonRecorded(at=source.now(), task="T2.01", lesson="Lgone", text="[/] gone"),
+        ev.LessonRecorded(at=source.now(), task="T2.01", lesson=known.id, text="bankers' rounding"),
+    )
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE, notifications=True) as pilot:
+        await ready(app)
+        hits = app.screen.query_one(LessonsPanel).hits
+        await pilot.press("4", "enter")
+        await until(lambda: len(hits.entries) > 4 and hits.has_focus)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, LessonScreen))
+        await pilot.press("escape", "j", "enter")
+        await until(lambda: any("[/] gone (no more is known" in n.message for n in app._notifications))
+        assert isinstance(app.screen, MainScreen)
+
+
+async def test_hits_say_how_many_more_there_are(tmp_path: Path) -> None:
+    with LessonStore(tmp_path / "lessons.jsonl", tmp_path / "lessons.db") as store:
+        for number in range(60):
+            store.add("fix_bug", "verify", "timeout", f"no answer from {chr(97 + number % 26)}{'x' * number}")
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("4", *"answer", "enter")
+        hits = app.screen.query_one(LessonsPanel).hits
+        await until(lambda: len(hits.entries) == 50)
+        await pilot.press("G")
+        assert hits.cursor == 49
+        assert shown(app, "#lessons LessonList").endswith("50 of 60: more words find fewer")
+        row = len(hits.lines) - 1 - hits.scroll_offset.y
+        assert row < hits.size.height, "the last line is in sight below the last hit"
