@@ -51,6 +51,7 @@ from engine.store.history import HistoryPruner, PrunePolicy
 from engine.store.journal import Journal
 from engine.store.lessons import LessonStore, secrets_of
 from engine.store.state_db import open_state, state_watch
+from engine.teaching import Teaching
 from engine.templates import TemplateEngine
 
 BEAT_EVERY = 1.0
@@ -287,7 +288,7 @@ async def assemble(
         calls=ModelCalls(client, cache, bus, batches=batcher, endpoint=endpoint, new_id=make_id),
         budget=budget,
         cache=cache,
-        lessons=lessons,
+        teaching=Teaching(lessons, bus, run, max_tokens=settings.lessons.max_tokens),
         outcomes=outcomes,
         requests=requests,
         bus=bus,

@@ -43,12 +43,13 @@ class Landed(msgspec.Struct, frozen=True):
 
 
 class SentBack(msgspec.Struct, frozen=True):
-    """The task's commit cannot land as it is; `feedback` goes to its Implementer."""
+    """The task's commit cannot land as it is; `feedback` goes to its Implementer. See `Returned`."""
 
     reason: str
     feedback: str
     other: str = ""
     paths: tuple[str, ...] = ()
+    output: str = ""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -235,7 +236,7 @@ class Lander:
     def _answer(self, number: int, cargo: Sequence[Cargo], result: TrainResult) -> None:
         answers: dict[str, Answer] = {item.task_id: Landed(item.commit, number) for item in result.landed}
         for item in result.returned:
-            answers[item.task_id] = SentBack(item.reason, item.feedback, item.other, item.paths)
+            answers[item.task_id] = SentBack(item.reason, item.feedback, item.other, item.paths, item.output)
         for member in cargo:
             waiter = self._waiters.get(member.task_id)
             if waiter is not None and not waiter.done():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from engine.git.names import slug
 from engine.git.repository import Repository
 from engine.git.words import count_of
 from engine.git.worktrees import Worktree, Worktrees
+from engine.landing import SentBack
 from engine.llm.budget import Budget
 from engine.llm.messages import ModelAnswer, ModelRequest, Progress
 from engine.log_times import LogTimes
@@ -33,7 +33,6 @@ from engine.model import (
     AnswerSource,
     Change,
     Lane,
-    LessonGiven,
     Plan,
     Role,
     Stage,
@@ -54,14 +53,9 @@ from engine.roles.workspace import Workspace
 from engine.settings import Settings
 from engine.snapshot import TaskView
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
-from engine.store.lessons import LessonStore
+from engine.teaching import Teaching
 
-LESSONS_GIVEN = 4
-LESSON_CHARS = 2_400
 PROGRESS_EVERY = 0.25
-
-_PATH = re.compile(r"[\w@+-]+(?:/[\w@.+-]+)+|[\w@+-]+\.[a-z]{1,5}\b")
-"""What a task's text has for files, as long as no plan names them."""
 
 
 class LandingSide(msgspec.Struct, frozen=True):
@@ -93,7 +87,7 @@ class LocalActivities:
         calls: ModelCalls,
         budget: Budget,
         cache: ResultCache,
-        lessons: LessonStore,
+        teaching: Teaching,
         outcomes: Outcomes,
         requests: Requests,
         bus: Bus,
@@ -110,7 +104,7 @@ class LocalActivities:
         self._calls = calls
         self._budget = budget
         self._cache = cache
-        self._lessons = lessons
+        self._teaching = teaching
         self._outcomes = outcomes
         self._requests = requests
         self._bus = bus
@@ -162,7 +156,7 @@ class LocalActivities:
         self._recalled.discard(task.id)
         task = self._bus.state.view(task.id).task  # its lane may have been changed since
         plan = self._bus.state.view(task.id).plan or Plan()
-        lessons = await asyncio.to_thread(self._choose_lessons, task, plan)
+        lessons = await self._teaching.choose(task, plan)
         base = self._landing.tip()
         self._open.pop(task.id, None)
         path = self._worktrees.path_of(task.id)
@@ -198,7 +192,7 @@ class LocalActivities:
         return made
 
     async def brief(self, attempt: Attempt, plan: Plan) -> Attempt:
-        lessons = await asyncio.to_thread(self._choose_lessons, attempt.task, plan)
+        lessons = await self._teaching.choose(attempt.task, plan)
         if lessons == attempt.lessons:
             return attempt
         # On disk before they are in a request: taken up with other lessons, the attempt would pay for it again.
@@ -206,16 +200,6 @@ class LocalActivities:
             ev.LessonsGiven(at=self.now(), task=attempt.task.id, attempt=attempt.number, lessons=lessons)
         )
         return replace(attempt, lessons=lessons)
-
-    def _choose_lessons(self, task: Task, plan: Plan) -> tuple[LessonGiven, ...]:
-        found = self._lessons.for_task(
-            type=_type(task, plan),
-            files=plan.files or _PATH.findall(task.scope),
-            text=f"{task.scope} {task.acceptance}",
-            limit=LESSONS_GIVEN,
-            max_chars=LESSON_CHARS,
-        )
-        return tuple(LessonGiven(lesson.id, lesson.brief()) for lesson in found)
 
     # Slots
 
@@ -391,7 +375,7 @@ class LocalActivities:
         command = self._command(attempt.task)
         if command is None:
             raise StageFailedError(
-                f"{attempt.task.id} has no verification command",
+                "the row has no verification command",
                 "put one into its Verification cell in backticks, or set [verify] command",
                 failure_type="no_check",
             )
@@ -457,42 +441,17 @@ class LocalActivities:
     # Lessons
 
     async def learn(self, attempt: Attempt, plan: Plan, stage: Stage, failure: StageFailedError) -> None:
-        message = failure.feedback[-1500:] if failure.failure_type == "check_failed" else failure.message
-        await self._record_lesson(attempt.task, plan, stage, failure.failure_type, message, plan.files)
+        await self._landing.confirm(attempt.task.id)
+        await self._teaching.learn(attempt.task, plan, stage, failure)
 
-    async def _record_lesson(
-        self, task: Task, plan: Plan, stage: Stage, kind: str, message: str, paths: Sequence[str]
-    ) -> None:
-        await self._landing.confirm(task.id)
-        lesson = await self._lessons.record(
-            _type(task, plan),
-            str(stage),
-            kind,
-            message,
-            metadata={"task": task.id, "run": self._run, "files": " ".join(paths)},
-        )
-        self.emit(
-            ev.LessonRecorded(
-                at=self.now(),
-                task=task.id,
-                lesson=lesson.id,
-                text=lesson.brief(200),
-                times_seen=lesson.times_seen,
-            )
-        )
-
-    async def learn_from_return(
-        self, view: TaskView, reason: str, feedback: str, paths: Sequence[str]
-    ) -> None:
+    async def learn_from_return(self, view: TaskView, answer: SentBack) -> None:
         """Keep a send-back from the train as a lesson."""
-        kind = "conflict" if paths else "breaks_combination"
-        await self._record_lesson(view.task, view.plan or Plan(), Stage.LAND, kind, reason, paths)
+        await self._landing.confirm(view.id)
+        await self._teaching.learn_from_return(view, answer)
 
     async def landed(self, view: TaskView, change: Change) -> None:
         """After landing: resolve what was learned, remember the outcome, and give the worktree back."""
-        for lesson in view.learned:
-            await asyncio.to_thread(self._lessons.resolve, lesson, change.summary or view.task.scope)
-            self.emit(ev.LessonResolved(at=self.now(), task=view.id, lesson=lesson))
+        await self._teaching.resolve(view, change)
         if view.id not in self._recalled:
             self._outcomes.remember(view.task, await self.recallable(view, change))
         self._open.pop(view.id, None)
@@ -613,11 +572,6 @@ class LocalActivities:
                 )
             )
         return said
-
-
-def _type(task: Task, plan: Plan) -> str:
-    """The type that the board gives, else the one that the Planner found."""
-    return task.type if task.type != "task" else plan.type
 
 
 def _first_line(text: str) -> str:

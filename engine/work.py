@@ -95,7 +95,7 @@ class TaskWork:
 
     async def _sent_back(self, ready: Ready, answer: SentBack) -> None:
         view = self._bus.state.view(ready.task.id)
-        await self._parts.activities.learn_from_return(view, answer.reason, answer.feedback, answer.paths)
+        await self._parts.activities.learn_from_return(view, answer)
         await self._bus.commit(
             ev.TaskSentBack(
                 at=self._now(),

@@ -26,13 +26,17 @@ class Landed(msgspec.Struct, frozen=True):
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """The task's commit clashes; `feedback` is for its Implementer, `other` the task it clashes with (if known)."""
+    """The task's commit does not fit: `feedback` is for its Implementer, `other` the task it clashes with (if known).
+
+    It clashes in `paths`, or, where there are none, makes the check fail, which says `output`.
+    """
 
     task_id: str
     reason: str
     feedback: str
     other: str = ""
     paths: tuple[str, ...] = ()
+    output: str = ""
 
 
 class TrainResult(msgspec.Struct, frozen=True):

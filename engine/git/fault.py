@@ -39,4 +39,5 @@ class Fault(msgspec.Struct, frozen=True):
             f"breaks the check{where}: {self.checked.reason}",
             f"Your change was verified before, but {what}. You now work on {onto}.\n\n{self.checked.output}",
             names[0] if self.proven and len(names) == 1 else "",
+            output=self.checked.output,
         )

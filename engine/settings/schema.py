@@ -127,9 +127,13 @@ class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LessonsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where lessons are kept; None: in the state folder. A path in the repository shares them."""
+    """Where lessons are kept; None: in the state folder. A path in the repository shares them.
+
+    `max_tokens` bounds the lessons in one prompt, by an estimate of three bytes to a token.
+    """
 
     file: File | None = None
+    max_tokens: Count = 800
 
 
 class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,6 +58,7 @@ _STARTER = """\
 
 [lessons]
 # file = "tasks/lessons.jsonl" # to share them in the repository (default: in the state folder)
+# max_tokens = 800             # of lessons in one prompt, about
 
 [history]
 # max_bytes = "100MB"

@@ -23,9 +23,10 @@ from engine.events import (
 )
 from engine.llm.messages import Text
 from engine.llm.simulator import Simulator, parse_scenario
-from engine.local import LESSON_CHARS, LESSONS_GIVEN
+from engine.settings import LessonsSettings
 from engine.state import RunState
-from engine.store.lessons import LessonStore
+from engine.store.lessons import LessonStore, estimated_tokens
+from engine.teaching import MOST_GIVEN
 from tests.cli.taskyard import PROGRAM
 from tests.sample_repository import SampleRepository, make_sample_repository
 from tui.sections import lesson_lines
@@ -142,7 +143,7 @@ def test_lessons_follow_the_cached_prefix_within_their_limit_and_the_screen_show
 ) -> None:
     lessons = tmp_path / "lessons.jsonl"
     with LessonStore(lessons, tmp_path / "index.db") as store:
-        for number in range(3 * LESSONS_GIVEN):
+        for number in range(3 * MOST_GIVEN):
             message = f"tax of an order: {'the rounding was lost ' * 60} in case {chr(97 + number)}{number}"
             store.add("fix_bug", "verify", "check_failed", message, resolution=HELPED)
     events = run(project(tmp_path / "one"), lessons, simulator)
@@ -153,8 +154,8 @@ def test_lessons_follow_the_cached_prefix_within_their_limit_and_the_screen_show
     assert len(begun) == len(TASKS), "told by lessons, none fails"
     prefixes = set()
     for event in begun:
-        assert 1 <= len(event.lessons) <= LESSONS_GIVEN
-        assert sum(len(given.text) for given in event.lessons) <= LESSON_CHARS
+        assert 1 <= len(event.lessons) <= MOST_GIVEN
+        assert sum(estimated_tokens(one.text) for one in event.lessons) <= LessonsSettings().max_tokens
         view = state.view(event.task)
         assert view.lessons == event.lessons
         shown = "\n".join("".join(part for part, _ in line) for line in lesson_lines(view, 100))

@@ -20,6 +20,7 @@ from engine.store.lessons import (
     LessonStore,
     LiveSearch,
     SearchStoppedError,
+    estimated_tokens,
     parse_query,
 )
 from engine.store.lessons.record import encode_line
@@ -348,10 +349,10 @@ def test_a_resolved_lesson_goes_before_an_open_one(store: LessonStore) -> None:
 def test_lessons_for_a_task_fit_the_limits(store: LessonStore) -> None:
     fill(store, *(lesson(str(n), "word " * 100) for n in range(10)))
     assert len(store.for_task(type="fix_bug", limit=3)) == 3
-    few = store.for_task(type="fix_bug", limit=10, max_chars=1200)
+    few = store.for_task(type="fix_bug", limit=10, max_tokens=400)
     assert 0 < len(few) < 5
-    assert sum(len(known.brief()) for known in few) <= 1200
-    assert store.for_task(type="fix_bug", limit=10, max_chars=10) == ()
+    assert sum(estimated_tokens(known.brief()) for known in few) <= 400
+    assert store.for_task(type="fix_bug", limit=10, max_tokens=3) == ()
 
 
 def test_nothing_is_given_to_a_task_that_nothing_speaks_for(store: LessonStore) -> None:

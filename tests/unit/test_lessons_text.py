@@ -152,3 +152,12 @@ def test_a_brief_keeps_what_helped_within_its_limit() -> None:
     assert brief.startswith("timeout, seen 4 times: word word")
     assert brief.endswith("What helped: raise the limit")
     assert len(lesson.brief(10)) <= 10
+
+
+def test_a_brief_of_a_long_message_keeps_its_end_where_the_reason_stands() -> None:
+    brief = Lesson("x", failure_type="check_failed", failure_msg="red: " + "line " * 500 + "3 != 4").brief(
+        200
+    )
+    assert len(brief) <= 200
+    assert brief.startswith("check_failed: red: line")
+    assert brief.endswith("line 3 != 4")

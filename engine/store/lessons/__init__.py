@@ -11,7 +11,7 @@ from engine.store.lessons.malformed import MalformedLine
 from engine.store.lessons.query import LessonQuery, parse_query
 from engine.store.lessons.ranking import Hit, Span
 from engine.store.lessons.reading import SearchStoppedError
-from engine.store.lessons.record import Lesson
+from engine.store.lessons.record import Lesson, estimated_tokens
 from engine.store.lessons.search import LessonReader, SearchResult
 from engine.store.lessons.store import LessonStats, LessonStore
 
@@ -28,6 +28,7 @@ __all__ = [
     "SearchResult",
     "SearchStoppedError",
     "Span",
+    "estimated_tokens",
     "parse_query",
     "secrets_of",
 ]

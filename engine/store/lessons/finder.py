@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from engine.store.lessons.query import LessonQuery
-from engine.store.lessons.record import Lesson
+from engine.store.lessons.record import Lesson, estimated_tokens
 from engine.store.lessons.search import BUDGET, LessonReader, SearchResult
 
 
@@ -44,18 +44,19 @@ class LessonFinder:
         files: Iterable[str] = (),
         text: str = "",
         limit: int = 5,
-        max_chars: int = 4000,
+        max_tokens: int = 1300,
     ) -> tuple[Lesson, ...]:
         """The lessons that may help with a task, best first: of its type, about its files, or in its words.
 
-        As many as fit: at most `limit`, whose `brief()` texts together have at most `max_chars` characters.
+        As many as fit: at most `limit`, whose `brief()` texts together have at most `max_tokens` by
+        `estimated_tokens`.
         """
         with self._read() as reader:
             hits = reader.for_task(task_type=type, files=files, text=text, limit=limit)
         chosen = []
-        left = max_chars
+        left = max_tokens
         for hit in hits:
-            left -= len(hit.lesson.brief())
+            left -= estimated_tokens(hit.lesson.brief())
             if left < 0:
                 break
             chosen.append(hit.lesson)

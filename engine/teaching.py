@@ -1,0 +1,112 @@
+"""What a run's failures teach: written down so that any other task has use of it, and chosen for a task that begins.
+
+The ids of tasks mean nothing on another board: a lesson says what was to be done, what went wrong, and in which files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+
+from engine import events as ev
+from engine.bus import Bus
+from engine.errors import StageFailedError
+from engine.landing import SentBack
+from engine.model import Change, LessonGiven, Plan, Stage, Task
+from engine.snapshot import TaskView
+from engine.store.lessons import LessonStore
+
+MOST_GIVEN = 4
+"""Lessons that a try is given at most, however short they are."""
+
+MAX_OUTPUT = 1500
+"""Characters of a check's output in a lesson, from its end, where the reason stands."""
+
+_PATH = re.compile(r"[\w@+-]+(?:/[\w@.+-]+)+|[\w@+-]+\.[a-z]{1,5}\b")
+"""What a task's text has for files, as long as no plan names them."""
+
+
+class Teaching:
+    """The lessons of one run. `max_tokens` bounds what one prompt is given (see `estimated_tokens`)."""
+
+    def __init__(self, lessons: LessonStore, bus: Bus, run: str, *, max_tokens: int) -> None:
+        self._lessons = lessons
+        self._bus = bus
+        self._run = run
+        self._max_tokens = max_tokens
+
+    async def choose(self, task: Task, plan: Plan) -> tuple[LessonGiven, ...]:
+        """Give the best few lessons for a task: by its type, its files and its words."""
+        found = await asyncio.to_thread(
+            self._lessons.for_task,
+            type=task_type(task, plan),
+            files=plan.files or _PATH.findall(task.scope),
+            text=f"{task.scope} {task.acceptance}",
+            limit=MOST_GIVEN,
+            max_tokens=self._max_tokens,
+        )
+        return tuple(LessonGiven(lesson.id, lesson.brief()) for lesson in found)
+
+    async def learn(self, task: Task, plan: Plan, stage: Stage, failure: StageFailedError) -> None:
+        """Keep what a stage of an attempt failed by."""
+        checked = failure.failure_type == "check_failed"
+        message = failure.feedback[-MAX_OUTPUT:] if checked else failure.message
+        await self._record(task, plan, stage, failure.failure_type, message, plan.files)
+
+    async def learn_from_return(self, view: TaskView, answer: SentBack) -> None:
+        """Keep why the train sent a task back, by the scopes of both that do not fit."""
+        other = self._bus.state.find(answer.other) if answer.other else None
+        with_whom = f'"{_short(other.task.scope)}"' if other is not None else "what had landed meanwhile"
+        mine = f'"{_short(view.task.scope)}"'
+        if answer.paths:
+            kind = "conflict"
+            where = ", ".join(answer.paths)
+            message = f"{mine} changed the same lines of {where} as {with_whom}, and could not be merged"
+        else:
+            kind = "breaks_combination"
+            together = f" merged with {with_whom}" if other is not None else " merged onto the newest tip"
+            message = f"{mine} passed its check alone, and fails it{together}\n{answer.output[-MAX_OUTPUT:]}"
+        paths = answer.paths or (view.change.paths if view.change is not None else ())
+        await self._record(view.task, view.plan or Plan(), Stage.LAND, kind, message, paths)
+
+    async def resolve(self, view: TaskView, change: Change) -> None:
+        """Fill in what helped: what the change that landed says of itself."""
+        for lesson in view.learned:
+            await asyncio.to_thread(self._lessons.resolve, lesson, change.summary or view.task.scope)
+            self._bus.emit(ev.LessonResolved(at=self._bus.clock(), task=view.id, lesson=lesson))
+
+    async def _record(
+        self, task: Task, plan: Plan, stage: Stage, kind: str, message: str, paths: Sequence[str]
+    ) -> None:
+        lesson = await self._lessons.record(
+            task_type(task, plan),
+            str(stage),
+            kind,
+            message,
+            metadata={
+                "task": task.id,
+                "scope": _short(task.scope),
+                "run": self._run,
+                "files": " ".join(paths),
+            },
+        )
+        self._bus.emit(
+            ev.LessonRecorded(
+                at=self._bus.clock(),
+                task=task.id,
+                lesson=lesson.id,
+                text=lesson.brief(200),
+                times_seen=lesson.times_seen,
+            )
+        )
+
+
+def task_type(task: Task, plan: Plan) -> str:
+    """The type that the board gives, else the one that the Planner found."""
+    return task.type if task.type != "task" else plan.type
+
+
+def _short(scope: str) -> str:
+    scope = " ".join(scope.split())
+    return scope if len(scope) <= 120 else f"{scope[:119]}…"

@@ -1,0 +1,129 @@
+"""What a run's failures teach is of use on another board: it names scopes and files, and no task by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import events as ev
+from engine.bus import Bus
+from engine.errors import StageFailedError
+from engine.landing import SentBack
+from engine.model import Change, Plan, Stage, Task
+from engine.snapshot import TaskView
+from engine.store.lessons import Lesson, LessonStore, estimated_tokens
+from engine.teaching import MAX_OUTPUT, MOST_GIVEN, Teaching
+
+TAX = Task(id="T1", scope="Round the tax half up", type="fix_bug")
+RECEIPT = Task(id="T2", scope="Show the tax in two lines", type="fix_bug")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[LessonStore]:
+    with LessonStore(tmp_path / "lessons.jsonl", tmp_path / "lessons.db") as opened:
+        yield opened
+
+
+def begun() -> Bus:
+    bus = Bus(clock=lambda: 100.0)
+    bus.emit(
+        ev.RunStarted(
+            at=0.0, run="r1", board="b", repository="/r", base="0", target="t", remote="", host="h", pid=1,
+            tasks=(TAX, RECEIPT), max_concurrency=1, max_attempts=3, max_batch=1, max_age=1.0,
+        )
+    )  # fmt: skip
+    return bus
+
+
+def changed(bus: Bus, *paths: str) -> TaskView:
+    """The view of T2 after its change."""
+    change = Change("1" * 40, "0" * 40, paths=paths)
+    bus.emit(ev.AttemptStarted(at=1.0, task="T2", attempt=1, branch="b", base="0"))
+    bus.emit(ev.ChangeCommitted(at=2.0, task="T2", attempt=1, change=change))
+    return bus.state.view("T2")
+
+
+def only(store: LessonStore) -> Lesson:
+    [lesson] = store.most_frequent()
+    return lesson
+
+
+async def test_a_clash_tells_which_changes_met_in_which_files(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    answer = SentBack("clashes with T1: src/tax.py", "do it again", "T1", ("src/tax.py",))
+    await teaching.learn_from_return(changed(bus, "src/tax.py", "a.py"), answer)
+    lesson = only(store)
+    assert (lesson.failure_type, lesson.activity_type, lesson.files) == ("conflict", "land", ("src/tax.py",))
+    assert lesson.failure_msg == (
+        '"Show the tax in two lines" changed the same lines of src/tax.py as "Round the tax half up", '
+        "and could not be merged"
+    )
+    assert bus.state.snapshot().lesson_notes[0].lesson == lesson.id
+    assert "T1" not in lesson.brief()
+    assert "T2" not in lesson.brief()
+
+
+async def test_the_same_files_clashing_again_is_one_lesson(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    view = changed(bus, "src/tax.py")
+    await teaching.learn_from_return(view, SentBack("r", "f", "T1", ("src/tax.py",)))
+    await teaching.learn_from_return(bus.state.view("T1"), SentBack("r", "f", "T2", ("src/tax.py",)))
+    assert only(store).times_seen == 2
+
+
+async def test_what_breaks_a_combination_tells_how_the_check_failed(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    output = "x" * 9000 + "\nAssertionError: 3 != 4"
+    answer = SentBack("breaks the check together with T1: red", "feedback", "T1", output=output)
+    await teaching.learn_from_return(changed(bus, "src/receipt.py"), answer)
+    lesson = only(store)
+    assert (lesson.failure_type, lesson.files) == ("breaks_combination", ("src/receipt.py",))
+    first, rest = lesson.failure_msg.split("\n", 1)
+    assert first == (
+        '"Show the tax in two lines" passed its check alone, and fails it merged with "Round the tax half up"'
+    )
+    assert rest == output[-MAX_OUTPUT:]
+
+
+async def test_an_unknown_other_is_not_made_up(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    await teaching.learn_from_return(changed(bus), SentBack("r", "f", "GONE-1", ("a.py",)))
+    assert only(store).failure_msg.endswith("of a.py as what had landed meanwhile, and could not be merged")
+
+
+async def test_a_failed_stage_is_found_by_the_next_task_of_its_kind(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    plan = Plan(files=("src/tax.py",))
+    failure = StageFailedError(
+        "exit status 1", failure_type="check_failed", feedback="AssertionError: 3 != 4"
+    )
+    await teaching.learn(TAX, plan, Stage.VERIFY, failure)
+    lesson = only(store)
+    assert (lesson.failure_msg, lesson.files) == ("AssertionError: 3 != 4", ("src/tax.py",))
+    assert lesson.metadata["scope"] == TAX.scope
+    await teaching.resolve(bus.state.view("T1"), Change("1" * 40, "0" * 40, summary="Use Decimal"))
+    given = await teaching.choose(RECEIPT, plan)
+    assert [one.id for one in given] == [lesson.id]
+    assert given[0].text.endswith("What helped: Use Decimal")
+
+
+@pytest.mark.parametrize("max_tokens", [100, 250, 10_000])
+async def test_what_a_prompt_is_given_keeps_to_its_tokens(store: LessonStore, max_tokens: int) -> None:
+    for number in range(20):
+        store.add("fix_bug", "verify", "crash", f"failure {chr(97 + number)} " * 40)
+    teaching = Teaching(store, begun(), "r1", max_tokens=max_tokens)
+    given = await teaching.choose(TAX, Plan())
+    assert len(given) <= MOST_GIVEN
+    assert sum(estimated_tokens(one.text) for one in given) <= max_tokens
+    assert bool(given) == (max_tokens > 200)
+
+
+def test_tokens_are_rather_over_than_underestimated() -> None:
+    assert [estimated_tokens(text) for text in ("", "abc", "abcd", "漢字")] == [0, 1, 2, 2]
