@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from engine.store.lessons import SearchResult
 from tests.tui import moments, past, sample_run
 from tests.tui.moments import MOMENTS, SIZES, failed, hostile, running
-from tests.tui.test_keys import shown, until
+from tests.tui.test_keys import ready, shown, until
 from tui.app import DashboardApp
+from tui.cli.dashboard import LessonSearch
+from tui.panels.lessons import LessonsPanel
+from tui.screens.lesson import LessonScreen
 from tui.source import RecordedSource, ReplaySource, Source
 from tui.theme import LIGHT
 
@@ -39,6 +44,35 @@ def test_task_screen_with_hostile_text(section: str, snap_compare: Compare) -> N
 @pytest.mark.parametrize("panel", ["2", "3", "4", "5"])
 def test_panel_alone(panel: str, size: str, snap_compare: Compare) -> None:
     assert snap_compare(DashboardApp(running()), terminal_size=SIZES[size], press=[panel])
+
+
+class _Still(LessonSearch):
+    """Takes always the same time."""
+
+    def search_typed(self, typed: str, limit: int) -> SearchResult:
+        return replace(super().search_typed(typed, limit), took_s=0.001)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("keys", ["", "enter enter"], ids=["hits", "one"])
+def test_lessons(
+    keys: str, size: str, snap_compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moments, "LessonSearch", _Still)
+
+    async def search(pilot: Any) -> None:
+        app = pilot.app
+        await ready(app)
+        await pilot.press("4", *"round")
+        hits = app.screen.query_one(LessonsPanel).hits
+        await until(lambda: len(hits.entries) == 2)
+        await pilot.press(*keys.split())
+        if keys:
+            await until(lambda: isinstance(app.screen, LessonScreen))
+        await pilot.pause()
+
+    app = DashboardApp(moments.with_lessons(running(), tmp_path))
+    assert snap_compare(app, terminal_size=SIZES[size], run_before=search)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class LessonsPanel(Panel):
         """The field and what was found."""
         if self._lookups.has_lessons:
             yield LessonInput(placeholder=WAITING, compact=True)
-        yield LessonList()
+        yield LessonList(searchable=self._lookups.has_lessons)
 
     @property
     def hits(self) -> LessonList:

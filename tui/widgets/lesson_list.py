@@ -26,7 +26,7 @@ class Entry:
 
 
 class LessonList(LineView):
-    """The entries, and under the last of them what is to be said about all."""
+    """The entries, and under the last of them what is to be said about all. `searchable`: there is a search."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -49,11 +49,16 @@ class LessonList(LineView):
     class SearchWanted(Message):
         """Somebody wants to type what to look for."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, searchable: bool) -> None:
+        super().__init__()
+        self._searchable = searchable
         self._entries: Sequence[Entry] = ()
         self._starts: list[int] = [0]
         self._cursor = 0
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where nothing can be searched, the key is that of the dashboard."""
+        return self._searchable or action != "search"
 
     @property
     def entries(self) -> Sequence[Entry]:
