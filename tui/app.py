@@ -12,10 +12,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.screen import Screen
+from textual.widgets import Input
 
 from engine.errors import TaskyardError
 from engine.snapshot import Snapshot, TaskView
@@ -232,6 +234,16 @@ class DashboardApp(App[int]):
         """Take the topmost main screen away, with all that stands over it."""
         self._back_to_main()
         self.pop_screen()
+
+    def on_key(self, event: events.Key) -> None:
+        """What was typed right after the key that opened a field belongs to the field.
+
+        Such keys were on their way to what had the focus before: "/fix" in one go must not press x.
+        """
+        if isinstance(self.focused, Input) and event.is_printable and event.character is not None:
+            event.prevent_default()
+            event.stop()
+            self.focused.insert_text_at_cursor(event.character)
 
     def action_help(self) -> None:
         """Show the keys."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tui.format import safe_lines
 from tui.line import BLANK, Line, text
+from tui.plain import count
 
-MAX_LINES = 4000
-"""Lines of a diff that are coloured and shown; `o` opens all of it."""
+MAX_LINES = 2000
+"""Lines of a diff that are coloured and shown at first."""
+
+MOST_LINES = 50_000
+"""Lines that are shown to who asks for all of them."""
 
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _TONES = (
@@ -24,23 +29,54 @@ _TONES = (
 )
 
 
-def diff_lines(diff: str) -> list[Line]:
-    """The diff file by file: a heading with what was added and removed, then its hunks with line numbers.
+@dataclass(frozen=True, slots=True)
+class DiffText:
+    """A diff to show. `files` are the numbers of the lines where each file begins; `cut` says that more is there."""
 
-    This takes milliseconds a hundred lines and the import of a lexer: call it in a thread.
+    lines: tuple[Line, ...] = ()
+    files: tuple[int, ...] = ()
+    cut: bool = False
+
+
+def diff_text(diff: str, limit: int = MAX_LINES) -> DiffText:
+    """The diff: how much of each file changed, then file by file its hunks with line numbers, at most `limit` lines.
+
+    What is past the limit is not coloured. This takes milliseconds a hundred lines and the import of a lexer: call it
+    in a thread.
     """
+    parts = [(name, body, _size(body)) for name, body in _files(diff)]
+    if not parts:
+        return DiffText()
     lines: list[Line] = []
-    for name, body in _files(diff):
-        added = sum(1 for row in body if row.startswith("+") and not row.startswith("+++"))
-        removed = sum(1 for row in body if row.startswith("-") and not row.startswith("---"))
+    files: list[int] = []
+    if len(parts) > 1:
+        added, removed = (sum(size[n] for _, _, size in parts) for n in (0, 1))
+        lines.append(((f"{count(len(parts), 'file')}  ", "text strong"), *_sizes(added, removed)))
+        lines += [(("  ", "text"), (f"{name}  ", "muted"), *_sizes(*size)) for name, _, size in parts]
+    for name, body, size in parts:
         if lines:
             lines.append(BLANK)
-        lines.append(((f"{name}  ", "text strong"), (f"+{added}", "added"), (f" −{removed}", "removed")))
-        lines += _body_lines(name, body)
-        if len(lines) > MAX_LINES:
-            left = f"… the diff goes on: {MAX_LINES:,} lines are shown, o opens all of it"
-            return [*lines[:MAX_LINES], text(left, "warn")]
-    return lines
+        files.append(len(lines))
+        lines.append(((f"{name}  ", "text strong"), *_sizes(*size)))
+        for line in _body_lines(name, body, limit):
+            lines.append(line)
+            if len(lines) >= limit:
+                return DiffText((*lines, _rest(limit)), tuple(files), cut=True)
+    return DiffText(tuple(lines), tuple(files))
+
+
+def _size(body: list[str]) -> tuple[int, int]:
+    added = sum(1 for row in body if row.startswith("+") and not row.startswith("+++"))
+    return added, sum(1 for row in body if row.startswith("-") and not row.startswith("---"))
+
+
+def _sizes(added: int, removed: int) -> Line:
+    return ((f"+{added}", "added"), (f" −{removed}", "removed"))
+
+
+def _rest(limit: int) -> Line:
+    how = "a shows all, " if limit < MOST_LINES else ""
+    return text(f"… the diff goes on: {limit:,} lines are shown, {how}o opens all of it", "warn")
 
 
 def _files(diff: str) -> Iterator[tuple[str, list[str]]]:
@@ -56,7 +92,7 @@ def _files(diff: str) -> Iterator[tuple[str, list[str]]]:
         yield name, body
 
 
-def _body_lines(name: str, body: list[str]) -> Iterator[Line]:
+def _body_lines(name: str, body: list[str], limit: int) -> Iterator[Line]:
     number = 0
     inside = False
     rows: list[tuple[str, str, int]] = []
@@ -74,7 +110,7 @@ def _body_lines(name: str, body: list[str]) -> Iterator[Line]:
                 yield text(row, "muted")
         elif row.startswith("\\"):
             continue
-        else:
+        elif len(rows) < limit:
             rows.append((row[:1] or " ", row[1:], number))
             number += not row.startswith("-")
     yield from _coloured(name, rows)

@@ -6,7 +6,9 @@ it shows. `theme.py` gives each tone its colour; a tone may be two words, such a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
@@ -26,6 +28,28 @@ def text(content: str, tone: str = "text") -> Line:
 def width(line: Line) -> int:
     """The cells that the line takes."""
     return sum(cell_len(content) for content, _ in line)
+
+
+def plain(line: Line) -> str:
+    """The line without its tones."""
+    return "".join(content for content, _ in line)
+
+
+def marked(line: Line, pattern: re.Pattern[str]) -> Line:
+    """The line with all that matches marked."""
+    found = [match.span() for match in pattern.finditer(plain(line)) if match.group()]
+    if not found:
+        return line
+    spans: list[Span] = []
+    at = 0
+    for content, tone in line:
+        end = at + len(content)
+        edges = {at, end, *(edge for span in found for edge in span if at < edge < end)}
+        for start, stop in pairwise(sorted(edges)):
+            inside = any(first <= start and stop <= last for first, last in found)
+            spans.append((content[start - at : stop - at], f"{tone} marked" if inside else tone))
+        at = end
+    return tuple(spans)
 
 
 def cut_line(line: Line, cells: int) -> Line:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from engine.model import AnswerSource, TaskState, Usage
-from engine.snapshot import CallView, StageSpan, TaskView
+from engine.snapshot import CallView, StageSpan, TaskView, TryView
 from tui.format import cut, dollars, fit, safe_lines, safe_text
-from tui.line import BLANK, Line, bar, text, wrapped
+from tui.line import BLANK, Line, bar, cut_line, text, wrapped
 from tui.plain import count, duration, money, thousands
 from tui.rows import look_of
 
@@ -26,7 +26,7 @@ def head_lines(view: TaskView, now: float, width: int) -> list[Line]:
         spans.append((f"  {dollars(view.usd_saved)} saved", "good"))
     if task.lane != "fast":
         spans.append((f"  {task.lane} lane", "batch"))
-    lines: list[Line] = [tuple(spans)]
+    lines: list[Line] = [cut_line(tuple(spans), width)]
     lines.append(((" ", "text"), (cut(safe_text(task.scope), width - 2), "text")))
     reason, tone = (
         (view.problem, "bad" if view.state is TaskState.FAILED else "warn")
@@ -51,8 +51,14 @@ def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
             attempt = span.attempt
             if lines:
                 lines.append(BLANK)
+            last = [each for each in view.spans if each.attempt == attempt][-1]
+            took = (last.ended if last.ended is not None else now) - span.started
             lines.append(
-                ((f"try {attempt}", "text strong"), (f"  from {duration(span.started - begin)} on", "faint"))
+                (
+                    (f"try {attempt}", "text strong"),
+                    (f"  {_short(max(0.0, took))}", "text"),
+                    (f"  from {duration(span.started - begin)} on", "faint"),
+                )
             )
         mark, tone = ("✓", "good") if span.ok else ("▶", "accent") if span.ended is None else ("✗", "bad")
         if span.ok is None and span.ended is not None:
@@ -69,7 +75,8 @@ def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
     if view.state is TaskState.LANDED:
         lines += [BLANK, ((("✓ landed ", "good"), (f"{view.commit[:10]} with train {view.train}", "muted")))]
     elif view.state is TaskState.TO_LAND:
-        lines += [BLANK, ((("■ verified and judged, ", "info"), (safe_text(view.last), "muted")))]
+        judged = "verified and judged" if view.verdict is not None else "verified, not judged"
+        lines += [BLANK, (((f"■ {judged}, ", "info"), (safe_text(view.last), "muted")))]
     if not lines:
         waits = ", ".join(safe_text(name) for name in task.after)
         lines = [
@@ -124,10 +131,12 @@ def plan_lines(view: TaskView, width: int) -> list[Line]:
     return lines
 
 
-def verdict_lines(view: TaskView, width: int) -> list[Line]:
-    """What verification and the Judge said, and the exact error where there is one."""
+def verdict_lines(view: TaskView, shown: TryView | None, width: int) -> list[Line]:
+    """What verification and the Judge said of a try, and the exact error where there is one."""
+    if shown is None:
+        return [text("the task has not started", "muted")]
     lines: list[Line] = []
-    done = view.verification
+    done = shown.verification
     if done is not None:
         mark, tone = ("✓ passed", "good") if done.passed else ("✗ failed", "bad")
         how = "timed out" if done.timed_out else f"exit status {done.exit_status}"
@@ -138,7 +147,9 @@ def verdict_lines(view: TaskView, width: int) -> list[Line]:
         lines.append((("        ", "faint"), (safe_text(done.command), "info")))
         lines += [text(f"  {row}", "muted") for row in safe_lines(done.output)]
         lines.append(BLANK)
-    verdict = view.verdict
+    verdict = shown.verdict
+    if verdict is None and done is not None and view.state in (TaskState.TO_LAND, TaskState.LANDED):
+        lines += [(("judge   ", "faint"), ("– not judged", "muted")), BLANK]
     if verdict is not None:
         mark, tone = ("✓ approved", "good") if verdict.approved else ("✗ refused", "bad")
         lines.append((("judge   ", "faint"), (mark, tone)))
@@ -147,26 +158,23 @@ def verdict_lines(view: TaskView, width: int) -> list[Line]:
             rows = wrapped(safe_text(finding, 2000), width - 4)
             lines += [(("  - " if n == 0 else "    ", "warn"), *row) for n, row in enumerate(rows)]
         lines.append(BLANK)
-    if view.problem:
-        lines += [
-            text("problem", "faint"),
-            *wrapped(safe_text(view.problem, 4000), width, "bad", "  "),
-            BLANK,
-        ]
-    if view.feedback:
+    if shown.problem:
+        where = f"ended at {shown.stage}" if shown.stage is not None else "ended"
+        lines += [text(where, "faint"), *wrapped(safe_text(shown.problem, 4000), width, "bad", "  "), BLANK]
+    if shown.feedback:
         lines.append(text("what the next try is told", "faint"))
-        for row in safe_lines(view.feedback):
+        for row in safe_lines(shown.feedback):
             lines += wrapped(row, width, "muted", "  ")
     return lines or [text("nothing was verified or judged yet", "muted")]
 
 
-def lesson_lines(view: TaskView, width: int) -> list[Line]:
-    """The lessons this try was given."""
-    if not view.lessons:
-        nothing = "no lesson was given to this try" if view.attempt else "the task has not started"
+def lesson_lines(shown: TryView | None, width: int) -> list[Line]:
+    """The lessons that a try was given."""
+    if shown is None or not shown.lessons:
+        nothing = "no lesson was given to this try" if shown is not None else "the task has not started"
         return [text(nothing, "muted")]
     lines: list[Line] = []
-    for lesson in view.lessons:
+    for lesson in shown.lessons:
         lines.append(text(safe_text(lesson.id, 40), "faint"))
         lines += [*wrapped(safe_text(lesson.text, 4000), width, "text", "  "), BLANK]
     return lines[:-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import tempfile
 import time
 from pathlib import Path
 
@@ -28,8 +29,8 @@ _MOMENT = "from tests.tui import moments; from tui.show import show; show(moment
 
 
 def rows() -> list[Row]:
-    """Start, cost at rest, and cost and latency under 5,000 events a second."""
-    return [*_start_rows(), *_rest_rows(), *_busy_rows()]
+    """Start, cost at rest, cost and latency under 5,000 events a second, and what it costs to follow a long log."""
+    return [*_start_rows(), *_rest_rows(), *_busy_rows(), *_log_rows()]
 
 
 def _start_rows() -> list[Row]:
@@ -81,6 +82,47 @@ def _busy_rows() -> list[Row]:
         Row("dashboard at 5,000 events/s, CPU", "≤ 60", share * 100, "%", None, share <= 0.6),
         Row("dashboard at 5,000 events/s, key to row, p95", "≤ 50", p95, "ms", None, p95 <= 50),
     ]
+
+
+def _log_rows() -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "implement.log")
+        line = b"a line of the log of an agent that works and works and does not come to an end\n"
+        log.write_bytes(line * (100_000_000 // len(line)))
+        code = (
+            "import sys, pathlib; from tests.tui import moments; from tui.show import show;"
+            "show(moments.logging(pathlib.Path(sys.argv[1])))"
+        )
+        with (
+            Terminal(["-c", code, folder], width=120, height=40) as terminal,
+            log.open("ab", buffering=0) as file,
+        ):
+            terminal.until_shows("T2.10")
+            terminal.press("/T2.10\r")
+            terminal.until_shows("filter “T2.10”")
+            terminal.press("\r")
+            terminal.until_shows("1 Timeline")
+            terminal.press("5")
+            terminal.until_shows("of the log of an agent")
+            while terminal.read(0.6):
+                pass
+            pid = terminal.process.pid
+            appended, read_before, before = 0, _bytes_read(pid), _cpu(pid)
+            begin = time.perf_counter()
+            while time.perf_counter() - begin < MEASURED:
+                appended += file.write(line * 20)
+                terminal.read(0.1)
+            took = time.perf_counter() - begin
+            share = (_cpu(pid) - before) / took
+            extra = (_bytes_read(pid) - read_before) / appended
+    return [
+        Row("a log of 100 MB that grows by 200 lines/s, CPU", "≤ 2", share * 100, "%", None, share <= 0.02),
+        Row("the same, bytes read for one appended", "≤ 1.1", extra, "", None, extra <= 1.1),
+    ]
+
+
+def _bytes_read(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
 
 
 def _cost(terminal: Terminal) -> tuple[float, float]:

@@ -126,6 +126,17 @@ def many(count: int = 10_000) -> RecordedSource:
     return RecordedSource(moving, now=BEGIN + 60)
 
 
+def logging(folder: Path, task: str = "T2.10") -> RecordedSource:
+    """In the middle; the task's Implementer writes to `implement.log` in the folder."""
+    source = at(95)
+    common = {"task": task, "attempt": 3}
+    source.play(
+        ev.AttemptStarted(at=source.now(), branch="b", base="c", logs=str(folder), **common),  # type: ignore[arg-type]
+        ev.StageStarted(at=source.now(), stage=Stage.IMPLEMENT, **common),  # type: ignore[arg-type]
+    )
+    return source
+
+
 def with_lessons(source: RecordedSource, folder: Path) -> RecordedSource:
     """The source with a real store of a few lessons."""
     clock = lambda: BEGIN - 2 * 86_400  # noqa: E731

@@ -16,8 +16,9 @@ from engine.store.owner import Owner, process_mark
 from engine.store.state_db import open_state
 from tests.sample_repository import SampleRepository
 from tests.tui import sample_run
-from tui.diff import MAX_LINES, diff_lines
+from tui.diff import MAX_LINES, MOST_LINES, diff_text
 from tui.estimates import throughput, time_to_go
+from tui.line import plain
 from tui.log_tail import FIRST_BYTES, LogTail
 from tui.source import Lookups, RecordedSource, ReplaySource, WatchSource
 
@@ -110,8 +111,8 @@ async def test_a_diff_is_what_git_says(repo: Callable[..., SampleRepository]) ->
     project.git("commit", "-qam", "Change it")
     commit = project.git("rev-parse", "HEAD").strip()
     view = TaskView(Task("T1", ""), TaskState.LANDED, change=Change(commit, base))
-    diff = await Lookups().diff(str(project.path), view)
-    shown = ["".join(text for text, _ in line) for line in diff_lines(diff)]
+    diff = await Lookups().diff(str(project.path), view, view.change)
+    shown = [plain(line) for line in diff_text(diff).lines]
     assert shown[0] == "a.py  +1 −1"
     assert shown[2:] == ["     - x = 1", "   1 + x = 2"]
 
@@ -119,9 +120,22 @@ async def test_a_diff_is_what_git_says(repo: Callable[..., SampleRepository]) ->
 def test_a_huge_diff_is_capped_and_says_so() -> None:
     body = "\n".join(f"+line {n}" for n in range(2 * MAX_LINES))
     diff = f"diff --git a/f.txt b/f.txt\n--- a/f.txt\n+++ b/f.txt\n@@ -0,0 +1,{2 * MAX_LINES} @@\n{body}\n"
-    lines = diff_lines(diff)
-    assert len(lines) == MAX_LINES + 1
-    assert "o opens all of it" in lines[-1][0][0]
+    shown = diff_text(diff)
+    assert len(shown.lines) == MAX_LINES + 1
+    assert shown.cut
+    assert "a shows all, o opens all of it" in plain(shown.lines[-1])
+    everything = diff_text(diff, MOST_LINES)
+    assert plain(everything.lines[-1]).endswith(f"line {2 * MAX_LINES - 1}")
+
+
+def test_a_diff_of_many_files_begins_with_what_changed_in_each() -> None:
+    diff = "".join(
+        f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n@@ -1 +1,2 @@\n-x\n+y\n+z\n"
+        for name in ("a.py", "b.py")
+    )
+    shown = diff_text(diff)
+    assert [plain(line) for line in shown.lines[:3]] == ["2 files  +4 −2", "  a.py  +2 −1", "  b.py  +2 −1"]
+    assert [plain(shown.lines[at]) for at in shown.files] == ["a.py  +2 −1", "b.py  +2 −1"]
 
 
 def test_a_growing_log_is_read_only_where_it_grew(tmp_path: Path) -> None:

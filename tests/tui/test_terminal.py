@@ -150,6 +150,14 @@ def test_a_storm_of_sizes_and_a_paste_of_a_megabyte_leave_it_answering() -> None
         terminal.until_shows("esc closes")
 
 
+def test_what_is_typed_in_one_go_after_the_slash_goes_to_the_field() -> None:
+    with stage("still") as terminal:
+        terminal.until_shows("1 Dispatch")
+        terminal.press("/fix T2\r")
+        terminal.until_shows("filter “fix T2”")
+        assert "Cancel" not in terminal.text
+
+
 def test_a_run_that_stands_still_costs_not_one_byte() -> None:
     with stage("finished") as terminal:
         terminal.until_shows("q quits")

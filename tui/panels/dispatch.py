@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from engine.model import TaskState
@@ -16,25 +13,8 @@ from tui.frame import Frame
 from tui.line import Line, text
 from tui.panels.panel import Panel
 from tui.widgets.line_view import LineView
+from tui.widgets.search_field import SearchField
 from tui.widgets.task_list import TaskList
-
-
-class FilterInput(Input):
-    """One line to type what to look for."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "clear", tooltip="Clear the filter"),
-        Binding("up,down", "leave_to_list", show=False),
-    ]
-
-    def action_leave(self) -> None:
-        """Clear it and go back to the list."""
-        self.value = ""
-        self.screen.query_one(TaskList).focus()
-
-    def action_leave_to_list(self) -> None:
-        """Go back to the list; the filter stays."""
-        self.screen.query_one(TaskList).focus()
 
 
 class DispatchPanel(Panel):
@@ -44,8 +24,6 @@ class DispatchPanel(Panel):
     DispatchPanel {
         padding: 0;
         & > #columns { height: 1; }
-        & > FilterInput { height: 1; border: none; padding: 0 1; background: $surface; display: none; }
-        & > FilterInput.-open { display: block; }
     }
     """
     NUMBER = 1
@@ -57,7 +35,7 @@ class DispatchPanel(Panel):
         columns.can_focus = False
         yield columns
         yield TaskList(id="tasks")
-        yield FilterInput(placeholder="filter: words in id, scope, state, last line", compact=True)
+        yield SearchField("filter: words in id, scope, state, last line")
 
     @property
     def tasks(self) -> TaskList:
@@ -90,33 +68,22 @@ class DispatchPanel(Panel):
 
     def open_filter(self) -> None:
         """Let somebody type what to look for."""
-        field = self.query_one(FilterInput)
-        field.add_class("-open")
-        field.focus()
+        self.query_one(SearchField).open()
 
     @on(Input.Changed)
     def _filter_typed(self, event: Input.Changed) -> None:
         event.stop()
         self.tasks.relist(filter_text=event.value.strip()[:200])
 
-    @on(Input.Submitted)
-    def _filter_done(self, event: Input.Submitted) -> None:
-        event.stop()
+    @on(SearchField.Left)
+    def _filter_done(self) -> None:
         self.tasks.focus()
-
-    def on_descendant_blur(self) -> None:
-        """The field goes when it is left; its filter stays as a chip."""
-        self.call_after_refresh(self._close_field)
-
-    def _close_field(self) -> None:
-        for field in self.query(FilterInput):  # none, when the screen was closed meanwhile
-            field.set_class(field.has_focus and field.has_class("-open"), "-open")
 
     def clear_filter(self) -> bool:
         """Show all tasks again; gives whether anything was hidden."""
         tasks = self.tasks
         hidden = bool(tasks.filter_text or tasks.problems_only)
-        self.query_one(FilterInput).value = ""
+        self.query_one(SearchField).value = ""
         tasks.relist(filter_text="", problems_only=False)
         return hidden
 

@@ -277,7 +277,7 @@ class MainScreen(FrameScreen):
         """Type what to list."""
         if self._opened not in (None, 1):
             self._open(1 if self.layout_name == "wide" else None)
-        self.call_after_refresh(self.query_one(DispatchPanel).open_filter)
+        self.query_one(DispatchPanel).open_filter()
 
     def action_problems(self) -> None:
         """List only what went wrong, or all again."""

@@ -1,55 +1,49 @@
-"""The task screen: all that is known of one task, section by section."""
+"""The task screen: all that is known of one task, section by section and try by try."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
-from engine.errors import TaskyardError
-from engine.model import Change
-from engine.snapshot import CallView, StageSpan, TaskView
-from tui.call_record import record_lines
-from tui.diff import diff_lines
+from engine.snapshot import TaskView
 from tui.format import safe_text
 from tui.frame import Frame
-from tui.line import Line, hard_wrapped, text
-from tui.log_tail import LogTail
+from tui.line import Line, cut_line, spread, text, width
+from tui.plain import count
 from tui.screens.base import FrameScreen
-from tui.sections import (
-    cost_lines,
-    head_lines,
-    lesson_lines,
-    plan_lines,
-    source_of,
-    timeline_lines,
-    verdict_lines,
-)
+from tui.sections import head_lines
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.line_view import LineView
-
-SECTIONS = ("Timeline", "Plan", "Prompt", "Diff", "Log", "Verdict", "Lessons", "Cost")
-READ_EVERY = 0.25
-"""Seconds between two looks at a log that may grow."""
+from tui.widgets.pager import Pager
+from tui.widgets.search_field import SearchField
+from tui.widgets.task_body import SECTIONS, TaskBody
 
 
 class TaskScreen(FrameScreen):
-    """One task. Digits, or left and right, go from section to section."""
+    """One task. Digits, or left and right, go from section to section; `<` and `>` from try to try."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace,q", "app.pop_screen", "back", tooltip="Back to the dashboard"),
         *[Binding(str(n), f"section({n - 1})", name, show=False) for n, name in enumerate(SECTIONS, 1)],
         Binding("right,tab", "turn(1)", "Next section", show=False, priority=True),
         Binding("left,shift+tab", "turn(-1)", "Previous section", show=False, priority=True),
-        Binding("right_square_bracket", "item(1)", "Next call, or next log", show=False),
-        Binding("left_square_bracket", "item(-1)", "Previous call, or previous log", show=False),
+        Binding(
+            "less_than_sign", "try(-1)", "try", tooltip="The try before: its verdict, diff, logs, prompts"
+        ),
+        Binding("greater_than_sign", "try(1)", "The try after", show=False),
+        Binding("right_square_bracket", "item(1)", "Next call, log, or file of the diff", show=False),
+        Binding("left_square_bracket", "item(-1)", "Previous call, log, or file of the diff", show=False),
+        Binding("slash", "find", "find", tooltip="Find text in the section"),
+        Binding("n", "next_match(1)", "Next match; while nothing is looked for: notices", show=False),
+        Binding("N", "next_match(-1)", "Previous match", show=False),
         Binding("f", "follow", "follow", tooltip="Follow the log as it grows, or stay"),
         Binding("w", "wrap", "wrap", tooltip="Wrap long lines, or scroll them with h and l"),
+        Binding("T", "times", "Show when the lines of the log arrived, or not", show=False),
+        Binding("a", "all", "Show all of a long diff", show=False),
         Binding("y", "copy", "copy", tooltip="Copy the section to the clipboard"),
         Binding("o", "open", "pager", tooltip="Open all of the section in $PAGER"),
         Binding("E", "edit", "Open all of the section in $EDITOR", show=False),
@@ -65,30 +59,30 @@ class TaskScreen(FrameScreen):
     def __init__(self, task_id: str, section: int = 0) -> None:
         super().__init__()
         self.task_id = task_id
-        self._section = section
+        self._begin_at = section
         self._view: TaskView | None = None
-        self._item: int | None = None
-        self._wrap = True
-        self._follow = True
-        self._body: list[Line] = []
-        self._diff_of: Change | str | None = None
-        self._record_of: tuple[str, int] | None = None
-        self._tail: LogTail | None = None
-        self._reading = False
 
     def compose(self) -> ComposeResult:
-        """Head, sections, body, keys."""
-        for name in ("head", "sections"):
+        """Head, sections, where the reader is, body, keys."""
+        for name in ("head", "sections", "place"):
             view = LineView(id=name)
             view.can_focus = False
             yield view
-        yield LineView(id="body", sideways=True)
+        yield TaskBody(self.dashboard.source.lookups, SECTIONS[self._begin_at])
+        yield SearchField("find text in this section")
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Follow the log while it is on the screen."""
-        self.query_one("#body").focus()
-        self.set_interval(READ_EVERY, self._read_log)
+        """Let keys go to the text."""
+        self._body.focus()
+
+    @property
+    def _body(self) -> TaskBody:
+        return self.query_one(TaskBody)
+
+    @property
+    def _section(self) -> int:
+        return SECTIONS.index(self._body.section)
 
     # Frames
 
@@ -104,17 +98,17 @@ class TaskScreen(FrameScreen):
         self._view = view
         self.query_one("#head", LineView).show(head_lines(view, frame.until, cells))
         self.query_one("#sections", LineView).show([self._section_line(cells)])
-        self._fill(frame)
+        self._body.show_task(view, frame)
+        self._show_place()
 
     def _section_line(self, cells: int) -> Line:
         spans = [(" ", "text")]
+        at = self._section
         names = (
-            SECTIONS
-            if cells >= 80
-            else [name if n == self._section else name[:3] for n, name in enumerate(SECTIONS)]
+            SECTIONS if cells >= 80 else [name if n == at else name[:3] for n, name in enumerate(SECTIONS)]
         )
         for number, name in enumerate(names):
-            here = number == self._section
+            here = number == at
             if cells < 60 and not here:
                 spans.append((f"{number + 1} ", "faint"))
             else:
@@ -122,205 +116,103 @@ class TaskScreen(FrameScreen):
                 spans.append(("  " if cells >= 80 else " ", "text"))
         return tuple(spans)
 
-    def _fill(self, frame: Frame) -> None:
-        view, width = self._view, self._width
-        if view is None:
-            return
-        name = SECTIONS[self._section]
-        if name == "Timeline":
-            self._write(timeline_lines(view, frame.until, width))
-        elif name == "Plan":
-            self._write(plan_lines(view, width))
-        elif name == "Verdict":
-            self._write(verdict_lines(view, width))
-        elif name == "Lessons":
-            self._write(lesson_lines(view, width))
-        elif name == "Cost":
-            self._write(cost_lines(view, width))
-        elif name == "Diff":
-            self._load_diff(view, frame.snapshot.run.repository)
-        elif name == "Prompt":
-            self._load_record(view)
-        else:
-            self._choose_log(view)
-
-    @property
-    def _width(self) -> int:
-        return max(20, self.query_one("#body", LineView).scrollable_content_region.width)
-
-    def _write(self, lines: Sequence[Line]) -> None:
-        self._body = list(lines)
-        if self._wrap:
-            lines = [row for line in lines for row in hard_wrapped(line, self._width)]
-        self.query_one("#body", LineView).show(lines)
-
-    # Diff
-
-    def _load_diff(self, view: TaskView, repository: str) -> None:
-        wanted = view.change or view.last
-        if wanted != self._diff_of or not self._body:
-            if view.change is None and not view.worktree:
-                self._write([text("no change yet", "muted")])
-                return
-            self._diff_of = wanted
-            self.run_worker(self._read_diff(view, repository), exclusive=True, group="body")
-
-    async def _read_diff(self, view: TaskView, repository: str) -> None:
-        try:
-            diff = await self.dashboard.source.lookups.diff(repository, view)
-            lines = await asyncio.to_thread(diff_lines, diff)
-        except (TaskyardError, OSError) as error:
-            lines = [text(f"the diff cannot be read: {safe_text(str(error))}", "warn")]
-        if SECTIONS[self._section] == "Diff":
-            self._write(lines or [text("no change yet", "muted")])
-
-    # Prompt and answer
-
-    def _load_record(self, view: TaskView) -> None:
-        if not view.calls:
-            self._write([text("no model call yet", "muted")])
-            return
-        index = self._call_index(view)
-        call = view.calls[index]
-        wanted = (call.record or call.id, self._width)
-        if wanted != self._record_of:
-            self._record_of = wanted
-            self.run_worker(self._read_record(call, index, len(view.calls)), exclusive=True, group="body")
-
-    def _call_index(self, view: TaskView) -> int:
-        """The call to show: the newest with an answer, until somebody turns to another."""
-        last = len(view.calls) - 1
-        if self._item is not None:
-            return min(self._item, last)
-        return next((n for n in range(last, -1, -1) if view.calls[n].record), last)
-
-    async def _read_record(self, call: CallView, index: int, total: int) -> None:
-        head = (
-            (f"call {index + 1} of {total} ([ ] turn): ", "faint"),
-            (f"{call.role}, try {call.attempt}, {source_of(call)}, {safe_text(call.model, 40)}", "muted"),
+    @on(Pager.Changed)
+    def _show_place(self) -> None:
+        left: Line = ((" ", "text"), *self._body.place())
+        found: Line = (*self._found_line(), (" ", "text"))
+        cells = self.app.size.width
+        self.query_one("#place", LineView).show(
+            [spread(cut_line(left, cells - width(found) - 1), found, cells)]
         )
-        if call.record:
-            lines = await asyncio.to_thread(record_lines, Path(call.record), self._width)
-        elif call.error:
-            lines = [text(safe_text(call.error, 2000), "bad")]
-        elif call.ended is not None:
-            lines = [text("no record was kept of this call", "muted")]
-        else:
-            lines = [text("the answer is awaited; the record is written with it", "muted")]
-        if SECTIONS[self._section] == "Prompt":
-            self._write([head, *lines])
 
-    # Log
-
-    def _logs(self) -> list[tuple[StageSpan, str]]:
-        if self._view is None:
-            return []
-        return [(span, path) for span in self._view.spans if (path := log_of(self._view, span))]
-
-    def _choose_log(self, view: TaskView) -> None:
-        logs = self._logs()
-        if not logs:
-            self._write([text("no log yet", "muted")])
-            return
-        _, path = logs[self._log_index(len(logs))]
-        if self._tail is None or str(self._tail.path) != path:
-            self._tail = LogTail(Path(path))
-            self._write([])
-            self._read_log()
-
-    def _log_index(self, total: int) -> int:
-        return total - 1 if self._item is None else min(self._item, total - 1)
-
-    def _read_log(self) -> None:
-        if (
-            SECTIONS[self._section] == "Log"
-            and self._tail is not None
-            and not self._reading
-            and self.is_current
-        ):
-            self._reading = True
-            self.run_worker(self._read_tail(self._tail), group="log")
-
-    async def _read_tail(self, tail: LogTail) -> None:
-        try:
-            grew = await asyncio.to_thread(tail.read)
-        finally:
-            self._reading = False
-        if SECTIONS[self._section] != "Log" or tail is not self._tail:
-            return
-        logs = self._logs()
-        if logs and (grew or not self._body):
-            index = self._log_index(len(logs))
-            span = logs[index][0]
-            head = f"{span.stage}, try {span.attempt}: log {index + 1} of {len(logs)} ([ ] turn)"
-            skipped = f"  {tail.skipped}" if tail.skipped else ""
-            following = "  following (f)" if self._follow else "  f follows"
-            body = [text(line) for line in tail.lines] or [text("nothing written yet", "muted")]
-            self._write([text(head + skipped + following, "faint"), *body])
-            if self._follow:
-                self.query_one("#body").scroll_end(animate=False)
+    def _found_line(self) -> Line:
+        body = self._body
+        if not body.searching:
+            return ()
+        at, total = body.found
+        if not total:
+            return text("not found", "warn")
+        return text(f"{at} of {total} found, n N" if at else f"{total} found, n N", "accent")
 
     # Keys
 
+    def _open(self, section: str, *, newest: bool = False) -> None:
+        self._body.open(section, newest=newest)
+        self.show(self.dashboard.frame)
+
     def action_section(self, number: int) -> None:
         """Go to a section."""
-        self._section = number
-        self._item = None
-        self._body, self._diff_of, self._record_of, self._tail = [], None, None, None
-        self.query_one("#body").scroll_home(animate=False)
-        self.show(self.dashboard.frame)
+        self._open(SECTIONS[number])
 
     def action_turn(self, step: int) -> None:
         """Go to the next section, or the one before."""
         self.action_section((self._section + step) % len(SECTIONS))
 
-    def action_item(self, step: int) -> None:
-        """Another call, or another log."""
-        if self._view is None:
-            return
-        prompt = SECTIONS[self._section] == "Prompt"
-        total = len(self._view.calls) if prompt else len(self._logs())
-        if total:
-            now = self._call_index(self._view) if prompt else self._log_index(total)
-            self._item = min(total - 1, max(0, now + step))
+    def action_try(self, step: int) -> None:
+        """Another try, in the same section; from one that is the same for all, to the verdict."""
+        if self._body.step_try(step):
             self.show(self.dashboard.frame)
+        else:
+            self.dashboard.tell("there is no try before this one" if step < 0 else "this is the newest try")
+
+    def action_item(self, step: int) -> None:
+        """Another call, another log, or another file of the diff."""
+        self._body.step_item(step)
+        self.show(self.dashboard.frame)
+
+    def action_find(self) -> None:
+        """Type what to look for."""
+        self.query_one(SearchField).open()
+
+    @on(SearchField.Left)
+    def action_read(self) -> None:
+        """Let keys go to the text."""
+        self._body.focus()
+
+    @on(Input.Changed)
+    def _search_typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._body.search(event.value[:200])
+
+    def action_next_match(self, step: int) -> None:
+        """Go to another match; while nothing is looked for, n shows the notices as elsewhere."""
+        if self._body.searching:
+            self._body.next_match(step)
+        elif step > 0:
+            self.dashboard.action_notices()
 
     def action_follow(self) -> None:
         """Go with the log as it grows, or stay."""
-        self._follow = not self._follow
-        self._body = []
-        self._read_log()
+        if self._body.section == "Log":
+            self._body.set_follow(not self._body.follow)
 
     def action_wrap(self) -> None:
         """Wrap long lines or not."""
-        self._wrap = not self._wrap
-        self._write(self._body)
+        self._body.set_wrap(not self._body.wrap)
 
-    def _plain(self) -> str:
-        return "\n".join("".join(content for content, _ in line) for line in self._body)
+    def action_times(self) -> None:
+        """Show when the lines of the log arrived, or not."""
+        if not self._body.toggle_times():
+            self.dashboard.tell("nobody wrote down when the lines of this log arrived", "warning")
+
+    def action_all(self) -> None:
+        """Show all of a long diff."""
+        self._body.show_all()
+        self.show(self.dashboard.frame)
 
     def action_copy(self) -> None:
         """Copy the section."""
-        self.app.copy_to_clipboard(self._plain())
-        self.dashboard.tell(f"copied {len(self._body):,} lines")
-
-    def _whole(self) -> Path | str:
-        """The file behind the section, or its text."""
-        view, name = self._view, SECTIONS[self._section]
-        if name == "Log" and self._tail is not None:
-            return self._tail.path
-        if name == "Prompt" and view is not None and view.calls:
-            record = view.calls[self._call_index(view)].record
-            return Path(record) if record else self._plain()
-        return self._plain()
+        copied = self._body.plain()
+        self.app.copy_to_clipboard(copied)
+        self.dashboard.tell(f"copied {count(len(copied.splitlines()), 'line')}")
 
     def action_open(self) -> None:
         """Open all of the section in the pager."""
-        self.dashboard.page(self._whole())
+        self.dashboard.page(self._body.whole())
 
     def action_edit(self) -> None:
         """Open all of the section in the editor."""
-        self.dashboard.edit(self._whole())
+        self.dashboard.edit(self._body.whole())
 
     def action_retry(self) -> None:
         """Try the task again."""
@@ -346,7 +238,7 @@ class TaskScreen(FrameScreen):
         ids = [view.id for view in self.dashboard.listed]
         if self.task_id in ids:
             self.task_id = ids[(ids.index(self.task_id) + step) % len(ids)]
-            self.action_section(self._section)
+            self._open(self._body.section, newest=True)
 
     def on_click(self, event: events.Click) -> None:
         """A click on a section's name opens it."""
@@ -357,10 +249,3 @@ class TaskScreen(FrameScreen):
                     self.action_section(int(content[0]) - 1)
                     return
                 at += len(content)
-
-
-def log_of(view: TaskView, span: StageSpan) -> str:
-    """The path of a stage's log; while it runs, where it is being written."""
-    if span.ended is None and view.logs and span.attempt == view.attempt:
-        return str(Path(view.logs) / f"{span.stage}.log")
-    return span.log

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from engine.events import Event
+from engine.model import Change
 from engine.snapshot import TaskView
 from tui.source.runs import Listing, Progress, Runs
 
 if TYPE_CHECKING:
     from engine.store.lessons.record import Lesson
     from engine.store.lessons.search import SearchResult
-
-MAX_DIFF = 2_000_000
-"""The most characters of a diff that are shown."""
 
 
 class LessonSearch(Protocol):
@@ -56,14 +54,13 @@ class Lookups:
         """Whether lessons can be searched here."""
         return self._open_lessons is not None
 
-    async def diff(self, repository: str, view: TaskView) -> str:
-        """The task's change as git tells it; while it is being made, what the worktree differs by.
+    async def diff(self, repository: str, view: TaskView, change: Change | None) -> str:
+        """The change as git tells it; without one, what the task's worktree differs by while it is being made.
 
         Raises GitError, or OSError, when the commit or the worktree is gone.
         """
         from engine.git.repository import Repository
 
-        change = view.change
         if change is not None:
             repo = await Repository.open(Path(repository), environ=os.environ)
             range_ = [change.base, change.commit]
@@ -73,7 +70,7 @@ class Lookups:
         else:
             return ""
         done = await repo.run("diff", "--no-color", "--no-ext-diff", "--find-renames", *range_, "--")
-        return str(done.stdout)[:MAX_DIFF]
+        return str(done.stdout)
 
     async def search_lessons(self, typed: str, limit: int = 50) -> SearchResult:
         """Search the lessons as typed. Raises StoreError when they cannot be read."""
