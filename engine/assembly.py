@@ -222,7 +222,14 @@ async def assemble(
         prompts.render,
         settings.roles,
         settings.llm,
-        prompts.render("repository", files=context.files, omitted=context.omitted, guide=context.guide),
+        prompts.render(
+            "repository",
+            files=context.files,
+            omitted=context.omitted,
+            guide=context.guide,
+            folders=settings.git.sparse,
+        ),
+        settings.git.sparse,
     )
     outcomes = Outcomes(
         cache,
@@ -246,7 +253,15 @@ async def assemble(
     )
     # Two boards of one repository may use the same ids: each has a folder of its own.
     root = paths.worktrees / slug(project.board_path)
-    worktrees = Worktrees(repository, root, project.board_path, space=space)
+    worktrees = Worktrees(
+        repository,
+        root,
+        project.board_path,
+        max_count=settings.git.max_worktrees,
+        max_bytes=settings.git.max_worktree_bytes,
+        space=space,
+        folders=settings.git.sparse,
+    )
     upstream = Upstream(
         repository,
         project.preflight.remote,

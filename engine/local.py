@@ -292,6 +292,7 @@ class LocalActivities:
             request = self._requests.economy_implementer(attempt, plan, command, files)
             edits = (await self._ask(attempt, Stage.IMPLEMENT, request)).decode(Edits)
             await self._worktree(attempt)
+            await workspace.bring(*(edit.path for edit in edits.edits))
             summary = apply_edits(edits, workspace)
         else:
             await self._worktree(attempt)
@@ -304,7 +305,8 @@ class LocalActivities:
         return await self._commit(attempt, summary)
 
     def _workspace(self, attempt: Attempt) -> Workspace:
-        return Workspace(Path(attempt.worktree), self._repository, self._board)
+        folders = self._settings.git.sparse
+        return Workspace(Path(attempt.worktree), self._repository, self._board, folders)
 
     def _tools(self, attempt: Attempt, workspace: Workspace, request: ModelRequest) -> Tools:
         numbers = itertools.count(1)
@@ -539,6 +541,7 @@ class LocalActivities:
     ) -> AgentReport:
         settings = role_settings(self._settings.roles, role)
         await self._worktree(attempt)
+        await self._workspace(attempt).bring(*plan.files)
         stashes = await stashed(self._repository, attempt.task.id)
         async with self._guarded(attempt.task.id):
             said = await run_agent(

@@ -65,7 +65,11 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     """Check everything a run needs; raises UsageError with one line that says what to mend."""
     repository = await Repository.open(settings.root, environ=environ)
     found = await preflight(
-        repository, remote=settings.git.remote, target=settings.git.target, timeout=settings.git.timeout
+        repository,
+        remote=settings.git.remote,
+        target=settings.git.target,
+        timeout=settings.git.timeout,
+        sparse=settings.git.sparse,
     )
     stamp = board_stamp(settings.run.board)
     board = read_board(settings.run.board)

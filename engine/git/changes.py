@@ -9,8 +9,10 @@ import msgspec
 
 from engine.errors import GitError
 from engine.git.combine import with_trailers
+from engine.git.ready import folders_in
 from engine.git.registry import is_linked
 from engine.git.repository import Repository
+from engine.git.sparse import stage_all
 from engine.model import Change
 
 COMMIT_TIMEOUT = 600.0
@@ -34,9 +36,9 @@ async def commit_all(
     user's hooks run. Raises GitError when the branch is no longer the task's, or a hook refuses.
     """
     run, path = repository.run, worktree.path
-    await _require_its_branch(repository, worktree)
+    git_dir = await _require_its_branch(repository, worktree)
     await run("reset", "--soft", worktree.base, cwd=path)
-    await run("add", "--all", cwd=path)
+    await stage_all(repository, path, worktree.base, folders_in(git_dir))
     await run("reset", "--quiet", worktree.base, "--", f":(top,literal){but}", cwd=path, check=False)
     if (await run("diff", "--cached", "--quiet", worktree.base, cwd=path, check=False)).status == 0:
         return None
@@ -75,8 +77,8 @@ async def patch_of(repository: Repository, base: str, commit: str) -> bytes:
     return result.stdout.encode("utf-8", "surrogateescape")
 
 
-async def _require_its_branch(repository: Repository, worktree: Worktree) -> None:
-    """Raise GitError unless the worktree still stands on its task's branch."""
+async def _require_its_branch(repository: Repository, worktree: Worktree) -> Path:
+    """Give the worktree's git folder. Raises GitError unless it still stands on its task's branch."""
     if not worktree.path.is_dir():
         raise GitError("the attempt removed the folder it works in", "leave the folder itself in place")
     head = await repository.run(
@@ -90,6 +92,7 @@ async def _require_its_branch(repository: Repository, worktree: Worktree) -> Non
         )
     if branch != f"refs/heads/{worktree.branch}":
         raise GitError("the attempt switched to another branch", f"stay on {worktree.branch}")
+    return Path(git_dir)
 
 
 async def _refuse_repositories(repository: Repository, worktree: Worktree) -> None:

@@ -1,32 +1,17 @@
-"""Who works in a worktree, and what goes when idle ones take too much room.
-
-Whoever makes a worktree ready writes that down in its git folder, so that nobody takes it for idle while they live.
-"""
+"""What goes when idle worktrees take too much room."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
 from engine.git.keeping import keep
-from engine.git.registry import Registered, registering
+from engine.git.ready import READY, owner_lives
+from engine.git.registry import Registered, registering, remove_worktree
 from engine.git.repository import Repository
-
-READY = "taskyard-ready"
-
-
-def mark_ready(git_dir: Path) -> None:
-    """Write that the worktree with this git folder is checked out whole, for this process."""
-    (git_dir / READY).write_text(f"{os.getpid()} {socket.gethostname()}\n")
-
-
-def is_ready(git_dir: Path) -> bool:
-    """Whether a checkout was once finished there."""
-    return (git_dir / READY).exists()
 
 
 async def trim(
@@ -53,24 +38,10 @@ async def trim(
         # What is on the branch stays with the branch.
         await keep(repository, each.path, each.path.name, beyond=each.commit if each.branch else "")
         async with registering(repository):
-            await repository.run("worktree", "remove", "-f", "-f", str(each.path))
+            await remove_worktree(repository, each.path, check=True)
         count, total = count - 1, total - sizes[each.path]
         gone.append(each.path.name)
     return tuple(gone)
-
-
-def owner_lives(ready: Path) -> bool:
-    """Whether the process that made it ready runs; one of another host is taken for alive."""
-    try:
-        pid, host = ready.read_text().split()
-        if host != socket.gethostname():
-            return True
-        os.kill(int(pid), 0)
-    except PermissionError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _size(folder: Path) -> int:

@@ -7,7 +7,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from engine.git.ready import folders_in
 from engine.git.repository import Repository
+from engine.git.sparse import stage_all
 
 KEPT = "refs/taskyard/kept"
 
@@ -43,7 +45,7 @@ async def _snapshot(repository: Repository, worktree: Path) -> str | None:
         with contextlib.suppress(OSError):  # It only spares hashing what has not changed.
             shutil.copyfile(git_dir / "index", index)
         env = {"GIT_INDEX_FILE": str(index)}
-        await run("add", "--all", "--ignore-errors", cwd=worktree, env=env, check=False)
+        await stage_all(repository, worktree, "HEAD", folders_in(git_dir), env=env, lenient=True)
         tree = (await run("write-tree", cwd=worktree, env=env)).stdout.strip()
     words = b"Files of an attempt that did not end in a commit\n"
     return (await run("commit-tree", "-p", "HEAD", "-F", "-", tree, cwd=worktree, input=words)).stdout.strip()

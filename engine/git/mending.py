@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.errors import GitError
 from engine.git.names import in_space
-from engine.git.registry import registered
+from engine.git.registry import registered, remove_worktree
 from engine.git.repository import Repository
 from engine.git.strays import strays, take_back
 from engine.git.words import count_of
@@ -41,11 +41,6 @@ async def clear(repository: Repository, path: Path) -> None:
     if path.exists():
         set_aside(path)
         await remove_worktree(repository, path)
-
-
-async def remove_worktree(repository: Repository, path: Path) -> None:
-    """Remove a worktree's registration and folder, missing and half-made ones too, as far as git can."""
-    await repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
 
 
 def set_aside(path: Path) -> Path | None:

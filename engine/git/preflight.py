@@ -5,6 +5,7 @@ Nothing is written but, where commits are signed, one loose object that proves i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from engine.errors import GitError, PreflightError, PushRejectedError
 from engine.git.combine import MERGE_TREE_SINCE
 from engine.git.registry import checked_out_at
 from engine.git.repository import Repository
+from engine.git.sparse import SINCE as SPARSE_SINCE
 from engine.git.upstream import Upstream
 from engine.git.words import count_of
 
@@ -34,15 +36,20 @@ class Preflight(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-async def preflight(repository: Repository, *, remote: str, target: str, timeout: float) -> Preflight:
-    """Check the repository; raises PreflightError with what to do. `timeout` bounds the fetch, in seconds."""
+async def preflight(
+    repository: Repository, *, remote: str, target: str, timeout: float, sparse: Sequence[str] = ()
+) -> Preflight:
+    """Check the repository; raises PreflightError with what to do. `timeout` bounds the fetch, in seconds.
+
+    `sparse` are the folders that tasks get to see; none: all.
+    """
     notices: list[str] = []
     if repository.bare:
         raise PreflightError(
             f"{repository.root} is a bare repository, without a board to read",
             "run in a clone, or in a worktree: git worktree add ../checkout",
         )
-    await _git_is_new_enough(repository, notices)
+    await _git_is_new_enough(repository, notices, sparse)
     head = await repository.commit_of("HEAD")
     if head is None:
         raise PreflightError(
@@ -61,15 +68,19 @@ async def preflight(repository: Repository, *, remote: str, target: str, timeout
             error.message, 'check the network and your access, or set [git] remote = "" to land here only'
         ) from error
     base = await _base(repository, head, upstream, tip, notices)
-    notices += await _odd_things(repository, base)
+    notices += await _odd_things(repository, base, sparse)
     return Preflight(base, target, found, tip, tuple(notices))
 
 
-async def _git_is_new_enough(repository: Repository, notices: list[str]) -> None:
+async def _git_is_new_enough(repository: Repository, notices: list[str], sparse: Sequence[str]) -> None:
     version = await repository.version()
     name = ".".join(map(str, version))
     if version < OLDEST:
         raise PreflightError(f"git {name} is too old", "install git 2.38 or newer")
+    if sparse and version < SPARSE_SINCE:
+        raise PreflightError(
+            f"git {name} is too old for [git] sparse", "install git 2.37 or newer, or remove that setting"
+        )
     if version < MERGE_TREE_SINCE:
         notices.append(
             f"git {name} cannot merge without a checkout: landing is slower than with git 2.38 or newer"
@@ -159,7 +170,7 @@ async def _base(
     return head
 
 
-async def _odd_things(repository: Repository, base: str) -> list[str]:
+async def _odd_things(repository: Repository, base: str, sparse: Sequence[str]) -> list[str]:
     """Name what works, but not as one might expect."""
     run = repository.run
     notices = []
@@ -168,10 +179,16 @@ async def _odd_things(repository: Repository, base: str) -> list[str]:
         notices.append(
             "the repository has submodules: each task's worktree checks them out, which takes time"
         )
-    if (files := listing.count("\0")) > MANY_FILES:
+    if not sparse and (files := listing.count("\0")) > MANY_FILES:
         notices.append(
-            f"the repository has {files:,} files: each running task takes a whole checkout on disk"
+            f"the repository has {files:,} files, and each running task checks out all of them: "
+            'name the folders that tasks need, [git] sparse = ["src", "tests"]'
         )
+    notices += [
+        f"[git] sparse names {folder}, which is no folder of the repository"
+        for folder in sparse
+        if f"\t{folder}/" not in listing
+    ]
     if not repository.has_lfs:
         attributes = await run(
             "grep", "-l", "filter=lfs", base, "--", ":(glob)**/.gitattributes", check=False

@@ -13,6 +13,8 @@ import msgspec
 
 from engine.git.repository import Repository
 
+REMOVAL_TIMEOUT = 600.0  # seconds: a large tree on a busy disk
+
 
 class Registered(msgspec.Struct, frozen=True):
     """One worktree that git knows. `branch` is the full name of its branch, empty when HEAD is detached or broken."""
@@ -66,12 +68,17 @@ def registering(repository: Repository) -> AbstractAsyncContextManager[None]:
     return file_lock(repository.common_dir / "taskyard" / "worktrees.lock")
 
 
+async def remove_worktree(repository: Repository, path: Path, *, check: bool = False) -> None:
+    """Remove a worktree's registration and folder, missing and half-made ones too. GitError if `check` and it fails."""
+    await repository.run("worktree", "remove", "-f", "-f", str(path), check=check, timeout=REMOVAL_TIMEOUT)
+
+
 async def add_detached(repository: Repository, path: Path, commit: str) -> None:
     """Have a worktree without a branch at `path`, not checked out yet; one that is there already is used."""
     if (await repository.run("rev-parse", "--git-dir", cwd=path, check=False)).status == 0:
         return
     async with registering(repository):
-        await repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
+        await remove_worktree(repository, path)
         path.parent.mkdir(parents=True, exist_ok=True)
         await repository.run("worktree", "add", "--quiet", "--no-checkout", "--detach", str(path), commit)
 

@@ -48,6 +48,8 @@ _NO_LFS = tuple(
     for word in ("-c", f"filter.lfs.{setting}")
 )
 _NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
+# In a worktree without folders chosen for it this changes nothing.
+_SPARSE = ("-c", "core.sparseCheckout=true")
 _commands = itertools.count(1)
 
 
@@ -120,7 +122,8 @@ class Repository:
         back; git removes its own locks then.
         """
         command = ["git", "-C", str(cwd or self.root), *_QUIET]
-        command += [*(() if self.has_lfs else _NO_LFS), *(() if hooks else _NO_HOOKS), *args]
+        command += [*(() if self.has_lfs else _NO_LFS), *(() if hooks else _NO_HOOKS)]
+        command += [*(_SPARSE if cwd is not None else ()), *args]
         environment = {**self._environ, **(env or {})}
         if not secrets:
             environment = {name: value for name, value in environment.items() if not is_secret(name)}

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import GitError
-from engine.git.idle import READY, is_ready, owner_lives
 from engine.git.keeping import keep
-from engine.git.registry import Registered, registered
+from engine.git.ready import READY, is_ready, owner_lives
+from engine.git.registry import Registered, registered, remove_worktree
 from engine.git.repository import Repository
 
 OURS = "refs/taskyard/branches"
@@ -73,7 +73,7 @@ async def take_back(repository: Repository, stray: Stray, *, beyond: str) -> Non
         # The folder of a repository that was moved points to where git's own was before.
         (path / ".git").write_text(f"gitdir: {admin}\n")
         await keep(repository, path, stray.name, beyond=beyond)
-    await repository.run("worktree", "remove", "-f", "-f", str(path))
+    await remove_worktree(repository, path, check=True)
 
 
 def _admins(common_dir: Path) -> dict[Path, Path]:

@@ -22,7 +22,7 @@ from engine.git.foreign import ForeignLandings
 from engine.git.gate import FileGate, Gate
 from engine.git.inspection import Inspector
 from engine.git.names import in_space, slug
-from engine.git.registry import checked_out_at, registering
+from engine.git.registry import checked_out_at, registering, remove_worktree
 from engine.git.repository import Repository
 from engine.git.upstream import Upstream
 from engine.git.words import count_of
@@ -127,7 +127,7 @@ class Train:
         """Remove the worktrees and refs that only this run had. For one in a `space`, once it is over."""
         for path in self._trees:
             async with registering(self._repository):
-                await self._repository.run("worktree", "remove", "-f", "-f", str(path), check=False)
+                await remove_worktree(self._repository, path)
         refs = f"delete {self._upstream.copy}\n"
         if await self._repository.commit_of(self._current) is not None:
             refs += f"delete {self._current}\n"

@@ -11,17 +11,18 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from engine.errors import GitError
 from engine.git.changes import Worktree, commit_all
 from engine.git.checkout import check_out
-from engine.git.idle import is_ready, mark_ready, trim
+from engine.git.idle import trim
 from engine.git.keeping import KEPT, keep, kept_refs
-from engine.git.mending import clear, mend, remove_worktree
+from engine.git.mending import clear, mend
 from engine.git.names import branch_of, in_space, slug
-from engine.git.registry import is_linked, registered, registering, task_worktrees
+from engine.git.ready import folders_in, is_ready, mark_ready
+from engine.git.registry import is_linked, registered, registering, remove_worktree, task_worktrees
 from engine.git.repository import Repository
 from engine.git.strays import OURS, strays, take_back
 from engine.git.words import count_of
@@ -38,7 +39,8 @@ class Worktrees:
     """Makes and removes the worktrees of one repository under `root`. `board` is the board's path in it.
 
     A `space` keeps folders and branches apart from those of another process that may work on the same tasks.
-    Beyond `max_count` worktrees, or `max_bytes` in idle ones, idle ones of earlier runs go, their work kept.
+    Beyond `max_count` worktrees, or `max_bytes` in idle ones, idle ones of earlier runs go, their work kept. Of a very
+    large repository `folders` are checked out only, and the files directly in those above; none: all of it.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Worktrees:
         max_count: int = MAX_COUNT,
         max_bytes: int = MAX_BYTES,
         space: str = "",
+        folders: Sequence[str] = (),
     ) -> None:
         self._repository = repository
         # Git tells real paths.
@@ -58,6 +61,7 @@ class Worktrees:
         self._space = space
         self._max_count = max_count
         self._max_bytes = max_bytes
+        self._folders = tuple(folders)
         self._lock = asyncio.Lock()
         self._checkouts = asyncio.Semaphore(CHECKOUTS)
 
@@ -86,9 +90,11 @@ class Worktrees:
             ]
             if elsewhere:
                 await self._free(branch, elsewhere[0], base)
-            whole = path.exists() and await self._is_whole(path)
-            if whole and known.get(path) != f"refs/heads/{branch}":
-                # An attempt has left the branch, and may have worked on elsewhere.
+            git_dir = await self._git_dir_of(path) if path.exists() else None
+            whole = git_dir is not None
+            on_branch = known.get(path) == f"refs/heads/{branch}"
+            if git_dir is not None and not (on_branch and folders_in(git_dir) == self._folders):
+                # An attempt has left the branch and may have worked on elsewhere, or the folders are others now.
                 await keep(self._repository, path, self._name(task_id), beyond=base)
                 whole = False
             if not whole:
@@ -97,8 +103,8 @@ class Worktrees:
                 await self._register(path, branch, base, task_id)
         async with self._checkouts:
             await keep(self._repository, path, self._name(task_id), beyond=base, with_files=whole)
-            git_dir = await check_out(self._repository, path, base, keep_ignored=False)
-            mark_ready(git_dir)
+            git_dir = await check_out(self._repository, path, base, keep_ignored=False, folders=self._folders)
+            mark_ready(git_dir, self._folders)
         return Worktree(task_id, path, branch, base)
 
     async def _free(self, branch: str, where: Path, base: str) -> None:
@@ -161,7 +167,15 @@ class Worktrees:
 
     def in_space(self, space: str) -> Worktrees:
         """Give the worktrees of the same board in another space."""
-        return Worktrees(self._repository, self.root, self._board, space=space)
+        return Worktrees(
+            self._repository,
+            self.root,
+            self._board,
+            max_count=self._max_count,
+            max_bytes=self._max_bytes,
+            space=space,
+            folders=self._folders,
+        )
 
     async def supersede_all(self) -> None:
         """Remove all worktrees and branches in this space, once others have landed their tasks; the work stays kept."""
@@ -264,11 +278,12 @@ class Worktrees:
         ours = [each for each in await task_worktrees(self._repository, self.root) if each.path.exists()]
         return await trim(self._repository, ours, max_count=self._max_count, max_bytes=self._max_bytes)
 
-    async def _is_whole(self, path: Path) -> bool:
-        """Whether a checkout was once finished here, and git still finds the worktree from its folder."""
+    async def _git_dir_of(self, path: Path) -> Path | None:
+        """Give the worktree's git folder, if git still finds it from here and a checkout was once finished."""
         found = await self._repository.run("rev-parse", "--absolute-git-dir", cwd=path, check=False)
         git_dir = Path(found.stdout.strip())
-        return found.status == 0 and is_linked(self._repository, git_dir) and is_ready(git_dir)
+        whole = found.status == 0 and is_linked(self._repository, git_dir) and is_ready(git_dir)
+        return git_dir if whole else None
 
     @contextlib.asynccontextmanager
     async def _registering(self) -> AsyncIterator[None]:

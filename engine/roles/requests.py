@@ -31,13 +31,24 @@ class SourceFile(msgspec.Struct, frozen=True):
 
 
 class Requests:
-    """Makes requests; `context` is the repository part of the prompt, the same for the whole run."""
+    """Makes requests; `context` is the repository part of the prompt, the same for the whole run.
 
-    def __init__(self, render: Render, roles: RolesSettings, llm: LLMSettings, context: str) -> None:
+    `folders` are those that are checked out for a task, if not all are.
+    """
+
+    def __init__(
+        self,
+        render: Render,
+        roles: RolesSettings,
+        llm: LLMSettings,
+        context: str,
+        folders: Sequence[str] = (),
+    ) -> None:
         self._render = render
         self._roles = roles
         self._llm = llm
         self._context = context
+        self._folders = folders
 
     def lane(self, attempt: Attempt) -> Lane:
         """Give the lane the task's calls travel in, under the `[llm] batch` setting."""
@@ -92,7 +103,9 @@ class Requests:
     ) -> str:
         """Give the whole prompt for an agent command: one text on its stdin."""
         if role is Role.IMPLEMENTER:
-            return self._task_prompt("agent_task", role, attempt, command, **_work(attempt, plan))
+            return self._task_prompt(
+                "agent_task", role, attempt, command, folders=self._folders, **_work(attempt, plan)
+            )
         request = (
             self.planner(attempt, command)
             if role is Role.PLANNER

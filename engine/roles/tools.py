@@ -103,6 +103,7 @@ class Tools:
                 return await self._workspace.list(path)
             case ReadFile(path):
                 self._progress(f"read {path}")
+                await self._workspace.bring(path)
                 text = self._workspace.read(path)
                 if text is None:
                     raise RefusedError(f"{path!r} does not exist")
@@ -116,6 +117,7 @@ class Tools:
                 return f"{path} is written"
             case EditFile(path, old, new):
                 self._progress(f"edit {path}")
+                await self._workspace.bring(path)
                 self._workspace.edit(path, old, new)
                 return f"{path} is edited"
             case RunCheck():

@@ -7,12 +7,15 @@ always gives the same answer.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path, PurePath, PurePosixPath
 
 from engine.errors import GitError, TaskyardError
 from engine.git.repository import Repository
+from engine.git.sparse import bring, is_inside
 
 MAX_FILE = 200_000  # bytes that one read gives
 MAX_LISTED = 2_000  # file names of one listing
@@ -25,12 +28,16 @@ class RefusedError(TaskyardError):
 
 
 class Workspace:
-    """The files of one worktree. `board` is the board's path in the repository, which nobody edits here."""
+    """The files of one worktree. `board` is the board's path in the repository, which nobody edits here.
 
-    def __init__(self, root: Path, repository: Repository, board: str) -> None:
+    `folders` are those that are checked out, if not all are; see `bring`.
+    """
+
+    def __init__(self, root: Path, repository: Repository, board: str, folders: Sequence[str] = ()) -> None:
         self.root = root
         self._repository = repository
         self._board = PurePosixPath(board)
+        self._folders = folders
 
     def _resolve(self, path: str, *, writing: bool = False) -> Path:
         pure = _pure(path)
@@ -59,6 +66,17 @@ class Workspace:
             if full.is_dir():
                 raise RefusedError(f"{path!r} is a folder", "give the path of a file")
         return full
+
+    async def bring(self, *paths: str) -> None:
+        """Check out those of the files that the worktree's folders leave out."""
+        missing = []
+        for path in paths:
+            with contextlib.suppress(RefusedError):
+                full, pure = self._resolve(path), str(_pure(path))
+                if not is_inside(pure, self._folders) and not os.path.lexists(full):
+                    missing.append(pure)
+        if missing:
+            await bring(self._repository, self.root, missing)
 
     def read(self, path: str) -> str | None:
         """Give the text of a file, or None when there is none. Raises RefusedError for what is no readable text."""
@@ -119,7 +137,11 @@ class Workspace:
             cwd=self.root,
             check=False,
         )
-        names = {name for name in result.stdout.split("\0") if name and os.path.lexists(self.root / name)}
+        names = {
+            name
+            for name in result.stdout.split("\0")
+            if name and (os.path.lexists(self.root / name) or not is_inside(name, self._folders))
+        }
         return _shown(sorted(map(_text, names)), MAX_LISTED, "files") or "(no files)"
 
     async def search(self, pattern: str, path: str = ".") -> str:

@@ -18,6 +18,7 @@ from engine.settings.values import (
     Count,
     Duration,
     File,
+    Folders,
     Limits,
     Money,
     Names,
@@ -88,6 +89,10 @@ class GitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where work lands, and when a train leaves. An empty `remote` keeps everything local.
 
     An empty `target` becomes `taskyard/<name of the board>` on loading. `timeout` bounds a fetch or push.
+
+    A task's worktree holds the whole tree, or of a very large one only the folders in `sparse` and the files directly
+    in those above them; the train's check always sees all of it. Beyond `max_worktrees`, or `max_worktree_bytes` in
+    those that nobody works in, the ones idle longest go when a run starts; what they hold is kept.
     """
 
     remote: Text = "origin"
@@ -95,6 +100,9 @@ class GitSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_batch: Count = 10
     max_age: Duration = 5.0
     timeout: Timeout = 120.0
+    sparse: Folders = ()
+    max_worktrees: Count = 100
+    max_worktree_bytes: Size = 20_000_000_000
 
 
 class LLMSettings(msgspec.Struct, frozen=True, kw_only=True):

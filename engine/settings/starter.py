@@ -45,6 +45,9 @@ _STARTER = """\
 # target = "taskyard/board"    # the branch that work lands on; "main" lands there directly
 # max_batch = 10               # finished tasks in one push
 # max_age = "5s"               # how long a finished task waits for company
+# sparse = ["src", "tests"]    # of a very large repository, the folders that tasks need (default: all of it)
+# max_worktrees = 100          # beyond these, idle worktrees of earlier runs go; what they hold is kept
+# max_worktree_bytes = "20GB"
 
 [llm]
 # base_url = "https://…"       # another endpoint of the same protocol

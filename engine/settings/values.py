@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -103,6 +103,13 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _folders(value: object) -> tuple[str, ...]:
+    names = [PurePosixPath(name) for name in _names(value)]
+    if any(name.is_absolute() or ".." in name.parts or not name.parts for name in names):
+        raise ValueError(value)
+    return tuple(map(str, names))
+
+
 def _limits(value: object) -> dict[str, int]:
     if not isinstance(value, dict):
         raise ValueError(value)
@@ -131,6 +138,9 @@ Size = Annotated[int, Kind('a size such as "100MB"', parse_size)]
 File = Annotated[Path, Kind("a path", _path)]
 Command = Annotated[tuple[str, ...], Kind('a list of words such as ["claude", "-p"]', _command)]
 Names = Annotated[tuple[str, ...], Kind('a list of names such as ["ANTHROPIC_API_KEY"]', _names)]
+Folders = Annotated[
+    tuple[str, ...], Kind('a list of folders of the repository such as ["src", "tests"]', _folders)
+]
 Limits = Annotated[dict[str, int], Kind("a table of whole numbers from 1 such as { docs = 2 }", _limits)]
 Thinking = Annotated[str | int, Kind('"off", "adaptive" or a number of tokens', _thinking)]
 RedisUrl = Annotated[str, Kind('an address such as "redis://host:6379/0"', _redis)]

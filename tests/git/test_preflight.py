@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from engine.errors import PreflightError
+from engine.git import preflight as preflight_module
 from engine.git.preflight import Preflight, preflight
 from engine.git.repository import Repository
 from engine.git.worktrees import Worktrees
@@ -19,9 +20,11 @@ from tests.sample_repository import SampleRepository, make_sample_repository
 Make = Callable[..., SampleRepository]
 
 
-async def look(path: Path, *, remote: str = "origin", target: str = TARGET) -> Preflight:
+async def look(
+    path: Path, *, remote: str = "origin", target: str = TARGET, sparse: Sequence[str] = ()
+) -> Preflight:
     repository = await Repository.open(path, environ=os.environ)
-    return await preflight(repository, remote=remote, target=target, timeout=20)
+    return await preflight(repository, remote=remote, target=target, timeout=20, sparse=sparse)
 
 
 def notice(found: Preflight, words: str) -> str:
@@ -206,6 +209,26 @@ async def test_a_git_without_merge_tree_is_told_and_an_older_one_refused(
     old_git(tmp_path / "older", monkeypatch, "2.17.1")
     with pytest.raises(PreflightError, match=r"git 2\.17 is too old"):
         await look(sample.path)
+
+
+async def test_very_many_files_name_the_setting_that_checks_out_fewer(
+    repo: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight_module, "MANY_FILES", 2)
+    sample = repo({"src/a.py": "", "src/b.py": "", "docs/c.md": "", "README.md": ""})
+    told = notice(await look(sample.path), "4 files")
+    assert told.endswith('name the folders that tasks need, [git] sparse = ["src", "tests"]')
+    assert (await look(sample.path, sparse=["src"])).notices == ()
+    notice(await look(sample.path, sparse=["src", "test"]), "[git] sparse names test, which is no folder")
+
+
+async def test_a_git_too_old_for_some_folders_only_is_refused(
+    repo: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = repo({"src/a.py": ""})
+    old_git(tmp_path / "old", monkeypatch, "2.36.1")
+    with pytest.raises(PreflightError, match=r"git 2\.36 is too old for \[git\] sparse"):
+        await look(sample.path, sparse=["src"])
 
 
 async def test_no_remote_is_told(repo: Make) -> None:

@@ -53,7 +53,7 @@ def prompts() -> PromptLibrary:
 
 @pytest.fixture
 def requests(prompts: PromptLibrary) -> Requests:
-    context = prompts.render("repository", files=("src/a.py",), omitted=0, guide="Be brief.")
+    context = prompts.render("repository", files=("src/a.py",), omitted=0, guide="Be brief.", folders=())
     return Requests(prompts.render, ROLES, LLMSettings(), context)
 
 
@@ -363,7 +363,15 @@ def test_a_command_gets_one_text_with_the_schema_where_an_answer_is_read(request
     assert '"steps"' in requests.agent_prompt(Role.PLANNER, attempt(), Plan(), "c")
     work = requests.agent_prompt(Role.IMPLEMENTER, attempt(feedback="It was red."), PLAN, "c")
     assert "It was red." in work
-    assert "Do not commit" in work
+    assert "before you end. Do not commit" in work
+
+
+def test_an_agent_hears_which_folders_are_checked_out(prompts: PromptLibrary) -> None:
+    requests = Requests(prompts.render, ROLES, LLMSettings(), "context", ["src", "tests"])
+    work = requests.agent_prompt(Role.IMPLEMENTER, attempt(), PLAN, "c")
+    assert "Only these folders of it are checked out: src, tests;" in work
+    shown = prompts.render("repository", files=("a",), omitted=0, guide="", folders=("src", "tests"))
+    assert "Only these folders are checked out where work is done, and searched: src, tests." in shown
 
 
 def test_words_that_are_no_text_are_made_text(requests: Requests) -> None:

@@ -36,10 +36,12 @@ def test_the_board_can_be_read() -> None:
 
 
 def test_the_settings_can_be_loaded(tmp_path: Path) -> None:
-    text = blocks("toml")[0]
-    (tmp_path / "taskyard.toml").write_text(text)
+    roles, large, _ = blocks("toml")
+    (tmp_path / "taskyard.toml").write_text(roles)
     settings = load_settings(tmp_path, environ={})
-    assert settings.budget.usd == tomllib.loads(text)["budget"]["usd"]
+    assert settings.budget.usd == tomllib.loads(roles)["budget"]["usd"]
+    (tmp_path / "taskyard.toml").write_text(large)
+    assert list(load_settings(tmp_path, environ={}).git.sparse) == tomllib.loads(large)["git"]["sparse"]
 
 
 def test_pictures_and_files_that_are_named_exist() -> None:
@@ -64,6 +66,6 @@ def test_make_targets_that_are_named_exist() -> None:
 
 
 def test_the_scenario_can_be_loaded() -> None:
-    scenario = parse_scenario(blocks("toml")[1], "README.md")
+    scenario = parse_scenario(blocks("toml")[-1], "README.md")
     assert len(scenario.answers) == 3
     assert scenario.faults[0].kind == "rate_limited"

@@ -140,7 +140,9 @@ async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator
     try:
         repository = await Repository.open(place.root, environ=environ)
         git = place.settings.git
-        found = await preflight(repository, remote=git.remote, target=git.target, timeout=git.timeout)
+        found = await preflight(
+            repository, remote=git.remote, target=git.target, timeout=git.timeout, sparse=git.sparse
+        )
     except TaskyardError as error:
         yield _of_error("repository", error)
         return
