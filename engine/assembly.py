@@ -368,7 +368,7 @@ async def _join(project: Project, bus: Bus, run: str, paths: StatePaths) -> Shar
     """Take part in what others do on the same board. Raises LockStoreAwayError."""
     locks = project.settings.locks
 
-    def figures() -> PeerFigures:
+    def figures(working: int) -> PeerFigures:
         totals = bus.state.totals
         return PeerFigures(
             host=socket.gethostname(),
@@ -376,7 +376,7 @@ async def _join(project: Project, bus: Bus, run: str, paths: StatePaths) -> Shar
             run=run,
             started=bus.state.run.started or 0.0,
             seen_at=bus.clock(),
-            working=share.working,
+            working=working,
             landed=totals.landed,
             pushes=totals.pushes,
             model_calls=totals.model_calls,
@@ -387,8 +387,7 @@ async def _join(project: Project, bus: Bus, run: str, paths: StatePaths) -> Shar
         )
 
     store = open_locks(locks.url, paths.locks_db)
-    share = await Share.join(store, await shared_name(project), figures, lease=locks.lease)
-    return share
+    return await Share.join(store, await shared_name(project), figures, lease=locks.lease)
 
 
 async def _nobody_else(task_id: str) -> None:

@@ -53,7 +53,10 @@ class SentBack(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The train could not land anything, for a reason outside the task; the commit stays queued."""
+    """The train could not land anything, for a reason outside the task; the commit stays queued.
+
+    Without a `problem` only this task was turned away: it is another orchestrator's by now.
+    """
 
     problem: str
 
@@ -240,6 +243,4 @@ class Lander:
         for member in cargo:
             waiter = self._waiters.get(member.task_id)
             if waiter is not None and not waiter.done():
-                waiter.set_result(
-                    answers.get(member.task_id) or Kept(result.problem or "the train did not land it")
-                )
+                waiter.set_result(answers.get(member.task_id) or Kept(result.problem))

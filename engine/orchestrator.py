@@ -71,6 +71,7 @@ class Orchestrator:
             taken=self._taken,
         )
         self._wake = asyncio.Event()
+        self._background: list[asyncio.Future[None]] = []
         self._cancel_batches = False
         parts.lander.urgency = self._departures.urgency
         if share is not None:
@@ -102,9 +103,8 @@ class Orchestrator:
 
     async def run(self) -> ev.RunFinished:
         """Work until all has landed or nothing more can; gives the last event. Raises what broke the engine."""
-        background = [
-            asyncio.ensure_future(work) for work in (*self._parts.background(), self._watch_board())
-        ]
+        for work in (*self._parts.background(), self._watch_board()):
+            self._background.append(asyncio.ensure_future(work))
         try:
             await self._begin()
             while True:
@@ -126,14 +126,17 @@ class Orchestrator:
                     return finished
                 self._bus.emit(ev.RunResumed(at=self._now(), host=self._parts.host, pid=self._parts.pid))
         finally:
-            for work in background:
-                work.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+            await self._end_background()
             if self._cancel_batches and self._parts.batcher is not None:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STOP_WITHIN):
                         await self._parts.batcher.close(cancel=True)
             await self._parts.close()
+
+    async def _end_background(self) -> None:
+        for work in self._background:
+            work.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
 
     async def _begin(self) -> None:
         parts = self._parts
@@ -214,6 +217,8 @@ class Orchestrator:
         snapshot = self._bus.state.snapshot()
         finished = closing(snapshot, course, at=self._now(), refused=self._follower.refused)
         self._parts.gauges.measure()
+        if not self._linger or course.stopping.is_set():
+            await self._end_background()  # Nothing is told after the last event.
         await self._bus.commit(finished)
         if finished.status in ("landed", "failed") and not snapshot.count(TaskState.TO_LAND):
             await self._parts.end_run(finished.status)

@@ -42,6 +42,7 @@ class SharedTaskWork(TaskWork):
         self._share = share
         self._claims: dict[str, Claim] = {}
         self._lost: set[str] = set()
+        self._others_had: set[str] = set()
         self._types = self._permits("type", settings.run.type_limits)
         self._lanes = self._permits("lane", settings.run.lane_limits)
 
@@ -84,7 +85,7 @@ class SharedTaskWork(TaskWork):
                 lose()
             await attempt[0]
         except (asyncio.CancelledError, LockLostError):
-            if self._is_cancelled() or (task.id not in self._lost and claim.held):
+            if self._is_cancelled():
                 raise
             self._say(
                 task.id, f"{task.id} was lost to another orchestrator (claim {claim.token}): stopped here"
@@ -108,6 +109,7 @@ class SharedTaskWork(TaskWork):
 
     async def _others(self, task: Task) -> bool:
         """Wait for the orchestrator that has the task; False when it is free again."""
+        self._others_had.add(task.id)
         outcome = await self._share.settled(task.id)
         if outcome is None:
             self._bus.emit(ev.TaskQueued(at=self._now(), task=task.id))
@@ -140,15 +142,16 @@ class SharedTaskWork(TaskWork):
     async def _taken_over(self, task: Task, claim: Claim) -> bool:
         """Go on from what an earlier claimant left; True when that had landed already."""
         before = claim.before
-        if before is None:
+        # Of a task that others had, a lock server that was started anew may know nothing more: the target does.
+        if before is None and task.id not in self._others_had:
             return False
         await self._fetch()
         commit = await self._parts.train.landed_by_others(task.id)
         if commit is not None:
             await self._share.tell(claim, Outcome("landed", commit=commit))
-            await self._landed_by(task, commit, before.by)
+            await self._landed_by(task, commit, before.by if before is not None else "another run")
             return True
-        if before.state == "committed" and before.work and before.row == _row(task):
+        if before is not None and before.state == "committed" and before.work and before.row == _row(task):
             self._parts.activities.hand_over(task.id, msgspec.json.decode(before.work, type=Recalled))
         return False
 

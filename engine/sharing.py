@@ -28,6 +28,7 @@ from engine.errors import LockBusyError, LockLostError, LockStoreAwayError
 from engine.figures import PeerFigures
 from engine.git.cargo import Cargo
 from engine.locks import DistributedLock, LockStore
+from engine.locks.lock import RENEWED_AFTER
 
 T = TypeVar("T")
 
@@ -38,6 +39,13 @@ TELL_EVERY = 1.0
 ASK_AGAIN = 0.5
 JOIN_WITHIN = 30.0
 PEERS_KEPT = 100
+
+
+class _Member(msgspec.Struct, frozen=True):
+    """What each that takes part tells of itself."""
+
+    session: str
+    figures: PeerFigures
 
 
 class SharingEvents:
@@ -61,7 +69,7 @@ class Share:
         board: str,
         session: str,
         member: DistributedLock,
-        figures: Callable[[], PeerFigures],
+        figures: Callable[[int], PeerFigures],
         *,
         lease: float,
     ) -> None:
@@ -81,32 +89,34 @@ class Share:
         self._again: set[str] = set()
         self._peers: tuple[PeerFigures, ...] = ()
         self._away = ""
+        self._quiet_until = 0.0
 
     @classmethod
     async def join(
-        cls, store: LockStore, board: str, figures: Callable[[], PeerFigures], *, lease: float
+        cls, store: LockStore, board: str, figures: Callable[[int], PeerFigures], *, lease: float
     ) -> Share:
         """Take part in the session of those who work on the board now, or begin one.
 
         `board` names the board alike on all hosts. Raises LockStoreAwayError.
         """
-        prefix = _members(board)
-        name = f"session:{_quoted(board)}"
-        async with DistributedLock(store, name, lease=lease, wait=JOIN_WITHIN) as lock:
-            member = DistributedLock(store, f"{prefix}{uuid.uuid4().hex[:12]}", lease=lease)
-            record = await store.read(name)
-            if record is not None and await store.holders(prefix):
-                session = record.value.decode()
-            else:
-                session = uuid.uuid4().hex
-                await lock.write(session.encode())
+        async with DistributedLock(store, f"session:{_quoted(board)}", lease=lease, wait=JOIN_WITHIN):
+            there = await _members_of(store, board)
+            session = there[0].session if there else uuid.uuid4().hex
+            member = DistributedLock(store, f"{_members(board)}{uuid.uuid4().hex[:12]}", lease=lease)
             await member.acquire()
+            await member.write(msgspec.json.encode(_Member(session, figures(0))))
         return cls(store, board, session, member, figures, lease=lease)
 
     # Tasks
 
     async def claim(self, task: str, on_lost: Callable[[], None]) -> Claim | None:
         """Claim the task now, waiting only for a store that is away; None: it is another's, or done."""
+        while True:
+            await self._patiently(self._remembered)
+            quiet = self._quiet_until - time.monotonic()
+            if quiet <= 0:
+                break
+            await asyncio.sleep(quiet)
         claim = await self._patiently(
             lambda: self._claims.claim(task, again=task in self._again, on_lost=on_lost)
         )
@@ -165,11 +175,6 @@ class Share:
     # The others
 
     @property
-    def working(self) -> int:
-        """How many tasks are claimed here."""
-        return len(self._mine)
-
-    @property
     def peers(self) -> tuple[PeerFigures, ...]:
         """All that have taken part, this process included, as they told of themselves last; the oldest first."""
         return self._peers
@@ -212,20 +217,25 @@ class Share:
         if future is not None and not future.done():
             future.set_result(outcome)
 
+    async def _remembered(self) -> None:
+        """Look whether the store has forgotten us: then it takes until their next renewal that it knows all holders.
+
+        Whoever claimed before that would do again what others are at.
+        """
+        name = self._member.name
+        if (await self._store.look([name]))[name].record is None:
+            self._quiet_until = time.monotonic() + self._lease * RENEWED_AFTER + ASK_AGAIN
+
     async def _tell_of_us(self) -> None:
+        await self._remembered()
         if not self._member.held:  # The store was away for long, or has forgotten everybody.
             await self._member.release()
             await asyncio.wait_for(self._member.acquire(), TELL_EVERY)
         with contextlib.suppress(LockLostError):
-            await self._member.write(msgspec.json.encode(self._figures()))
-        prefix = _members(self._board)
-        here = {holder.name: holder for holder in await self._store.holders(prefix)}
-        told = await self._store.look(tuple(here))
-        found = [
-            msgspec.json.decode(sight.record.value, type=PeerFigures)
-            for sight in told.values()
-            if sight.record is not None
-        ]
+            await self._member.write(
+                msgspec.json.encode(_Member(self.session, self._figures(len(self._mine))))
+            )
+        found = [member.figures for member in await _members_of(self._store, self._board)]
         gone = {peer.run: msgspec.structs.replace(peer, present=False) for peer in self._peers}
         known = (gone | {peer.run: peer for peer in found}).values()
         self._peers = tuple(sorted(known, key=lambda peer: (peer.started, peer.run)))[-PEERS_KEPT:]
@@ -346,6 +356,17 @@ class Permits:
 
 def _names(cargo: Sequence[Cargo]) -> str:
     return ", ".join(member.task_id for member in cargo)
+
+
+async def _members_of(store: LockStore, board: str) -> tuple[_Member, ...]:
+    """Those that take part now."""
+    holders = await store.holders(_members(board))
+    told = await store.look([holder.name for holder in holders])
+    return tuple(
+        msgspec.json.decode(sight.record.value, type=_Member)
+        for sight in told.values()
+        if sight.record is not None
+    )
 
 
 def _members(board: str) -> str:

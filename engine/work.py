@@ -9,7 +9,7 @@ from engine.assembly import Parts, cargo
 from engine.bus import Bus
 from engine.course import Course
 from engine.dispatch import Slot
-from engine.errors import BudgetReachedError, GitError, HaltedError, StoreError, TaskyardError
+from engine.errors import BudgetReachedError, GitError, HaltedError, LockLostError, StoreError, TaskyardError
 from engine.landing import Kept, Landed, SentBack
 from engine.model import Task, TaskState
 from engine.pipeline import GivenUpError, Ready, Start, run_task
@@ -61,6 +61,8 @@ class TaskWork:
                 await self._landed(ready, answer)
                 return
             if isinstance(answer, Kept):
+                if not answer.problem:
+                    raise LockLostError(f"{task.id} was turned away from its train", "it is claimed anew")
                 raise NotLandedError(answer.problem)
             await self._sent_back(ready, answer)
             await slot.acquire()

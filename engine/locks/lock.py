@@ -12,6 +12,7 @@ from engine.errors import LockBusyError, LockLostError, LockStoreAwayError
 from engine.locks.records import LockStore, Party
 
 POLL = 0.03  # seconds between two tries
+RENEWED_AFTER = 1 / 3  # of the lease
 
 
 class DistributedLock:
@@ -110,7 +111,11 @@ class DistributedLock:
 
     async def write(self, value: bytes) -> None:
         """Write the value this lock guards. Raises `LockLostError` when a later holder has taken the lock."""
-        if not await self._store.write_if(self.name, self.token, value):
+        if await self._store.write_if(self.name, self.token, value):
+            return
+        # A store that has forgotten everything refuses, too, until it knows again whose the lock is.
+        known = self.held and await self._store.renew(self.name, self._party, self._lease, self.token)
+        if not (known and await self._store.write_if(self.name, self.token, value)):
             raise self._lost()
 
     async def __aenter__(self) -> DistributedLock:
@@ -125,7 +130,7 @@ class DistributedLock:
     async def _renew(self) -> None:
         """Renew until the lease cannot be kept. A store that is away may come back before the lease ends."""
         while (left := self._until - time.monotonic()) > 0:
-            await asyncio.sleep(min(self._lease / 3, left))
+            await asyncio.sleep(min(self._lease * RENEWED_AFTER, left))
             asked = time.monotonic()
             try:
                 async with asyncio.timeout(max(0.0, self._until - asked)):

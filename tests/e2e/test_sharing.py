@@ -1,0 +1,158 @@
+"""Several orchestrators on one board: each task done once, whoever dies, sleeps or loses the lock server."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.events import Measured, TaskElsewhere, TaskLanded
+from tests.e2e.crew import Crew, Member, until
+from tests.locks.servers import Server
+
+pytestmark = pytest.mark.timeout(240)
+LEASE = 3.0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    (tmp_path / "server").mkdir()
+    server = Server(tmp_path / "server")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def crews(tmp_path: Path) -> Iterator[list[Crew]]:
+    """The crews of a test, none of which outlives it."""
+    made: list[Crew] = []
+    yield made
+    for crew in made:
+        crew.close()
+
+
+def all_landed_once(crew: Crew, tasks: int) -> None:
+    assert crew.landed() == {f"T{n}": 1 for n in range(1, tasks + 1)}
+    board = crew.sample.git("show", "taskyard/board:tasks/board.md", at=crew.sample.remote)
+    assert board.count("| [x] |") == tasks
+
+
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_a_board_is_worked_off_together(
+    tmp_path: Path, crews: list[Crew], server: Server, hosts: int
+) -> None:
+    tasks, members = 24, 3
+    crew = Crew.make(tmp_path, tasks, seconds=0.5, url=server.url if hosts > 1 else "")
+    crews.append(crew)
+    places = [crew.sample.path] if hosts == 1 else [crew.clone() for _ in range(hosts)]
+    for number in range(members):
+        crew.start(places[number % hosts])
+    crew.wait()
+    for member in crew.members:
+        assert member.process.returncode == 0, member.err.read_text()
+        assert (member.finished.landed, member.finished.total) == (tasks, tasks)
+    all_landed_once(crew, tasks)
+    assert len(crew.worked) == tasks
+    assert len({run for _, run in crew.worked}) == members, "all of them have worked"
+    assert crew.pushes == sum(member.finished.pushes for member in crew.members)
+    assert crew.pushes <= tasks / 10 + members
+    assert crew.left_behind(places) == []
+    # Each knows who works on what, and what all have done.
+    for member in crew.members:
+        mine = [event for event in member.told(TaskLanded) if isinstance(event, TaskLanded) and not event.by]
+        theirs = [event for event in member.told(TaskLanded) if isinstance(event, TaskLanded) and event.by]
+        assert len(mine) + len(theirs) == tasks
+        pids = {event.pid for event in member.told(TaskElsewhere) if isinstance(event, TaskElsewhere)}
+        assert pids <= {other.process.pid for other in crew.members} - {member.process.pid}
+        peers = [
+            event.peers for event in member.told(Measured) if isinstance(event, Measured) and event.peers
+        ]
+        assert max(map(len, peers)) == members
+
+
+def test_a_killed_ones_tasks_are_taken_over(tmp_path: Path, crews: list[Crew], server: Server) -> None:
+    tasks = 12
+    crew = Crew.make(tmp_path, tasks, seconds=1.0, url=server.url, lease=LEASE)
+    crews.append(crew)
+    places = [crew.clone() for _ in range(3)]
+    first, *others = [crew.start(place) for place in places]
+    until(lambda: len(in_work(crew, first)) >= 2)
+    first.process.kill()
+    killed = in_work(crew, first)
+    crew.wait(*others)
+    for member in others:
+        assert member.finished.landed == tasks
+    all_landed_once(crew, tasks)
+    again = [task for task, run in crew.worked if run != run_of(first) and task in killed]
+    assert sorted(again) == sorted(killed), "each of the dead one's tasks was begun once more"
+
+
+def run_of(member: Member) -> str:
+    return next(event.run for event in member.events if hasattr(event, "run"))
+
+
+def in_work(crew: Crew, member: Member) -> set[str]:
+    """The tasks that the member has begun and not landed."""
+    if not member.events:
+        return set()
+    run, landed = run_of(member), crew.landed() if crew.pushes else {}
+    return {task for task, by in crew.worked if by == run and task not in landed}
+
+
+def test_one_that_slept_past_its_lease_is_refused(tmp_path: Path, crews: list[Crew], server: Server) -> None:
+    tasks, hold = 4, tmp_path / "hold"
+    check = tmp_path / "check.sh"
+    # The first one's train is verified for as long as the file is there.
+    check.write_text(f'#!/bin/sh\nwhile [ -n "$SLOW" ] && [ -e {hold} ]; do sleep 0.1; done\n')
+    check.chmod(0o755)
+    hold.touch()
+    crew = Crew.make(
+        tmp_path, tasks, seconds=0.1, url=server.url, lease=LEASE, settings=f'[verify]\ncommand = "{check}"\n'
+    )
+    crews.append(crew)
+    first = crew.start(crew.clone(), SLOW="yes")
+    until(lambda: '"stage":"verify","detail"' in first.out.read_text())
+    os.kill(first.process.pid, signal.SIGSTOP)
+    second = crew.start(crew.clone())
+    crew.wait(second)
+    assert second.finished.landed == tasks, "taken over once the lease has lapsed"
+    pushes = crew.pushes
+    hold.unlink()
+    os.kill(first.process.pid, signal.SIGCONT)
+    crew.wait(first)
+    assert "came too late, and was not pushed" in first.notices()
+    assert crew.pushes == pushes
+    assert first.finished.landed == tasks
+    all_landed_once(crew, tasks)
+    # Its verified work was handed on: nobody did it again.
+    assert len(crew.worked) == tasks
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_while_the_lock_server_is_away_the_run_waits(
+    tmp_path: Path, crews: list[Crew], forgets: bool
+) -> None:
+    tasks = 16
+    (tmp_path / "data").mkdir()
+    server = Server(tmp_path / "data", durable=not forgets)
+    server.start()
+    try:
+        crew = Crew.make(tmp_path, tasks, seconds=0.8, slots=2, url=server.url, lease=10.0)
+        crews.append(crew)
+        members = [crew.start(crew.clone()) for _ in range(2)]
+        until(lambda: len(crew.worked) >= 4)
+        server.kill()
+        until(lambda: all("nothing lands until it is back" in member.notices() for member in members))
+        server.start()
+        crew.wait()
+    finally:
+        server.kill()
+    for member in members:
+        assert "the locks are back" in member.notices()
+        assert member.finished.landed == tasks
+    all_landed_once(crew, tasks)
+    assert len(crew.worked) == tasks
