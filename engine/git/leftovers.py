@@ -1,4 +1,4 @@
-"""What runs left: the worktrees of tasks, with what in them has not landed."""
+"""What runs left: the worktrees of tasks with what in them has not landed, and what of earlier attempts is kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.git.keeping import kept_refs
+from engine.git.keeping import KEPT, kept_refs
 from engine.git.registry import Registered, task_worktrees
 from engine.git.repository import Repository
 from engine.git.strays import Stray, strays
@@ -26,6 +26,32 @@ class Leftover(msgspec.Struct, frozen=True):
     unlanded: int
     missing: bool = False
     kept: int = 0
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A state that an earlier attempt left, committed or not; it goes when its task has landed.
+
+    `name` is that of the task's worktree, `ref` what keeps the commit, `made_at` seconds since the epoch.
+    """
+
+    name: str
+    ref: str
+    commit: str
+    made_at: float
+    title: str
+
+
+async def kept_states(repository: Repository) -> tuple[Kept, ...]:
+    """Give all that is kept of earlier attempts, whether their worktrees still stand or not, oldest first."""
+    fields = "%00".join(("%(refname)", "%(objectname)", "%(committerdate:unix)", "%(subject)"))
+    listing = await repository.run("for-each-ref", "--sort=committerdate", f"--format={fields}", f"{KEPT}/")
+    found = []
+    for line in listing.stdout.splitlines():
+        ref, commit, made_at, title = line.split("\0", 3)
+        found.append(
+            Kept(ref.removeprefix(f"{KEPT}/").rpartition("/")[0], ref, commit, float(made_at), title)
+        )
+    return tuple(found)
 
 
 async def leftovers(repository: Repository, root: Path, *, landed_in: str | None) -> tuple[Leftover, ...]:
