@@ -164,7 +164,8 @@ class Orchestrator:
     def _take_up_rows(self) -> None:
         """Tell rows that were added or rewritten while the run was interrupted."""
         for name in self._project.rows.reopened:
-            if self._bus.state.view(name).state is TaskState.LANDED:
+            view = self._bus.state.find(name)
+            if view is not None and view.state is TaskState.LANDED:
                 self._bus.emit(ev.TaskReopened(at=self._now(), task=name))
         self._follower.take_up()
 

@@ -27,6 +27,7 @@ from tui.frame import Frame
 from tui.notify import Notifier
 from tui.replays import Replays
 from tui.screens.base import FrameScreen
+from tui.screens.board import BoardScreen
 from tui.screens.dialogs import ConfirmScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen
 from tui.screens.main import MainScreen
@@ -60,6 +61,7 @@ class DashboardApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", tooltip="Every key and what it does"),
         Binding("n", "notices", "Notices: all that a person was told", show=False),
+        Binding("b", "board", "Board: the rows that were edited, to be taken in or left", show=False),
         Binding("t", "theme", "Light or dark", show=False),
         Binding(
             "q", "leave", "quit", tooltip="Quit, in a live run after a question; a second press quits at once"
@@ -173,7 +175,7 @@ class DashboardApp(App[int]):
     def show_frame(self) -> None:
         """Show the newest frame on every screen that can be seen."""
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, FrameScreen):
+            if isinstance(screen, FrameScreen | BoardScreen):
                 screen.show(self.frame)
             if not screen.is_modal:
                 break
@@ -252,6 +254,10 @@ class DashboardApp(App[int]):
     def action_notices(self) -> None:
         """Show what there was to tell."""
         self.push_screen(NoticesScreen())
+
+    def action_board(self) -> None:
+        """Show what was changed on the board."""
+        self.push_screen(BoardScreen())
 
     def action_theme(self) -> None:
         """Change between light and dark."""

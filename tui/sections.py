@@ -85,6 +85,9 @@ def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
                 "muted",
             )
         ]
+    if view.revised is not None:
+        lines += [BLANK, text("± the row was changed since: a retry takes the new words", "warn")]
+        lines += wrapped(safe_text(view.revised.scope, 2000), width, "text", "  ")
     lines += [BLANK, *_facts(view, width)]
     return lines
 

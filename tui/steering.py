@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from engine.model import Lane, TaskState
-from engine.snapshot import TaskView
+from engine.snapshot import BoardOffer, TaskView
+from tui.edits import summary
 from tui.format import safe_text
 from tui.plain import count
 from tui.screens.dialogs import ConfirmScreen
@@ -129,6 +130,18 @@ class Steering:
             ),
             answered,
         )
+
+    def answer_board(self, offer: BoardOffer, yes: bool) -> None:
+        """Take edits of the board in, or leave them to the next run."""
+        control = self._control()
+        if control is None:
+            return
+        if yes:
+            control.take_board(offer.number)
+            self._app.tell(f"taking in: {summary(offer.change)}")
+        else:
+            control.leave_board(offer.number)
+            self._app.tell("left to the next run; another edit asks again")
 
     def land_now(self) -> None:
         """Let the train leave with what is ready."""

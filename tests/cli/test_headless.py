@@ -14,6 +14,7 @@ import pytest
 
 from engine import events as ev
 from engine.model import BoardStatus, Task
+from engine.rows import BoardChange, EditKind, RowEdit
 from engine.state import RunState
 from tests.cli.taskyard import START, sample_events
 from tui.headless import EventPrinter, ProgressLines
@@ -183,4 +184,25 @@ def test_columns_line_up_by_cells_not_by_characters() -> None:
         "ID     N  Last",
         "漢字   9  x",
         "T1    12",
+    ]
+
+
+def test_edits_of_the_board_are_told_in_one_line_each() -> None:
+    row = Task("T9", "Ninth")
+    change = BoardChange(
+        (RowEdit(EditKind.ADDED, row), RowEdit(EditKind.KEPT, Task("T1", "First"))), ("line 9: no",)
+    )
+    lines = told(
+        [
+            ev.BoardOffered(at=1.0, number=1, change=change),
+            ev.BoardOffered(at=1.0, number=2, change=BoardChange()),
+            ev.BoardTaken(at=1.0, change=change),
+            ev.BoardLeft(at=1.0, number=1),
+        ]
+    )
+    assert [line.removeprefix("00:00  board  ") for line in lines] == [
+        "was edited (1 new, 1 removed, 1 mistake): the dashboard asks whether to take that in",
+        "is as the run has it again",
+        "taken in: T9 new",
+        "its edits are left to the next run",
     ]

@@ -8,7 +8,17 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from engine import events as ev
-from engine.model import LessonGiven, Plan, Stage, Task, TaskState, Verdict, Verification
+from engine.model import (
+    BoardStatus,
+    LessonGiven,
+    Plan,
+    Stage,
+    Task,
+    TaskState,
+    Verdict,
+    Verification,
+)
+from engine.rows import BoardChange, EditKind, RowEdit
 from engine.store.lessons import LessonStore
 from tests.tui import sample_run
 from tests.tui.stage import Control
@@ -74,6 +84,37 @@ def died() -> RecordedSource:
     return RecordedSource(sample_run.events_until(170), now=BEGIN + 210, mode="WATCH", health=health)
 
 
+def edited() -> RecordedSource:
+    """Somebody edited the board: every kind of edit, and a mistake."""
+    tasks = {task.id: task for task in sample_run.board()}
+
+    def edit(kind: EditKind, name: str, **fields: object) -> RowEdit:
+        return RowEdit(kind, replace(tasks[name], **fields), tasks[name])
+
+    new = Task(
+        "T2.25",
+        "Tell the customer which coupon was used",
+        command="pytest -q tests/test_coupon.py",
+        acceptance="The receipt names the coupon.",
+        after=("T2.03",),
+    )
+    change = BoardChange(
+        (
+            RowEdit(EditKind.ADDED, new),
+            edit(EditKind.CHANGED, "T2.20", scope="Keep quantities positive, and whole", priority=5),
+            edit(EditKind.LATER, "T2.10", command="pytest -q tests/test_10.py tests/test_csv.py"),
+            edit(EditKind.REMOVED, "T2.23"),
+            edit(EditKind.KEPT, "T2.11"),
+            edit(EditKind.LANDED, "T2.12", status=BoardStatus.LANDED),
+            edit(EditKind.GIVEN_UP, "T2.24", status=BoardStatus.FAILED),
+            edit(EditKind.RETRIED, "T2.04"),
+            edit(EditKind.NEXT_RUN, "T2.01", scope="Round prices half even at the end of a sum"),
+        ),
+        ("line 31: T2.26 waits for T9, which the board does not have",),
+    )
+    return at(170, ev.BoardOffered(at=BEGIN + 170, number=1, change=change))
+
+
 def hostile() -> RecordedSource:
     """Every text from outside tries to do something."""
     tasks = tuple(
@@ -108,6 +149,13 @@ def hostile() -> RecordedSource:
             ev.Judged(at=BEGIN + 2, verdict=Verdict(False, HOSTILE, (HOSTILE,)), **common),  # type: ignore[arg-type]
             ev.LessonRecorded(at=BEGIN + 2, task=first, lesson=HOSTILE, text=HOSTILE),
             ev.Noticed(at=BEGIN + 2, level="error", text=HOSTILE, task=first),
+            ev.BoardOffered(
+                at=BEGIN + 2,
+                number=1,
+                change=BoardChange(
+                    (RowEdit(EditKind.CHANGED, replace(tasks[2], scope=HOSTILE[::-1]), tasks[2]),), (HOSTILE,)
+                ),
+            ),
             ev.TaskEnded(at=BEGIN + 3, task=first, state=TaskState.FAILED, reason=HOSTILE),
             ev.Progressed(at=BEGIN + 3, task=tasks[1].id, text=HOSTILE),
         ],
@@ -160,6 +208,7 @@ MOMENTS: dict[str, Callable[[], RecordedSource]] = {
     "running": running,
     "failed": failed,
     "paused": paused,
+    "edited": edited,
     "stale": stale,
     "died": died,
     "finished": finished,

@@ -40,6 +40,12 @@ def test_task_screen_with_hostile_text(section: str, snap_compare: Compare) -> N
     assert snap_compare(DashboardApp(hostile()), terminal_size=SIZES["normal"], press=["enter", section])
 
 
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("moment", ["edited", "hostile"])
+def test_board_screen(moment: str, size: str, snap_compare: Compare) -> None:
+    assert snap_compare(DashboardApp(MOMENTS[moment]()), terminal_size=SIZES[size], press=["b"])
+
+
 @pytest.mark.parametrize("size", ["narrow", "normal"])
 @pytest.mark.parametrize("panel", ["2", "3", "4", "5"])
 def test_panel_alone(panel: str, size: str, snap_compare: Compare) -> None:

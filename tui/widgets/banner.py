@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from engine.events import RunFinished
+from engine.snapshot import BoardOffer
+from tui.edits import summary
 from tui.format import dollars, safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, joined, text
@@ -16,11 +18,18 @@ def banner_line(frame: Frame) -> Line:
         return text(f"✗ {safe_text(frame.health.text or 'the engine has stopped')}", "bad strong")
     if frame.health.text:
         return text(f"◌ {safe_text(frame.health.text)}", "warn")
+    if frame.snapshot.offer is not None:
+        return _edited(frame.snapshot.offer, frame.snapshot.run.board)
     if run.finished is not None:
         return _finished(run.finished, frame)
     if run.budget_reached:
         return text(f"! {safe_text(run.budget_reached)}; raise [budget] usd and run taskyard again", "bad")
     return BLANK
+
+
+def _edited(offer: BoardOffer, board: str) -> Line:
+    head = text(f"± {safe_text(board, 40)} was edited: {summary(offer.change)}", "accent strong")
+    return joined([head, text("b shows it", "accent")], " · ")
 
 
 _HEADS = {
@@ -49,6 +58,9 @@ def _finished(ended: RunFinished, frame: Frame) -> Line:
 def narrow_banner(frame: Frame) -> Line:
     """The same in a few words."""
     ended = frame.snapshot.run.finished
+    if frame.snapshot.offer is not None and not frame.health.text:
+        rows = count(len(frame.snapshot.offer.change.edits), "row")
+        return joined([text(f"± board edited: {rows}", "accent strong"), text("b shows it", "accent")], " · ")
     if ended is None or frame.health.text:
         return banner_line(frame)
     return joined([text(*_HEADS[ended.status]), text("q quits", "accent")], " · ")

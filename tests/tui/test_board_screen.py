@@ -1,0 +1,93 @@
+"""The edits of the board on the screen: told above the keys, shown row by row, taken in or left by a key."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import events as ev
+from engine.rows import BoardChange, EditKind, RowEdit
+from tests.tui import moments, sample_run
+from tests.tui.test_keys import WIDE, calls, ready, shown, until
+from tui.app import DashboardApp
+from tui.screens.board import BoardScreen
+from tui.screens.main import MainScreen
+from tui.source import RecordedSource
+
+
+def offer(source: RecordedSource, number: int, *edits: RowEdit) -> None:
+    source.play(ev.BoardOffered(at=source.now(), number=number, change=BoardChange(edits)))
+
+
+@pytest.mark.parametrize(
+    ("key", "call"), [("y", [("take_board", 1)]), ("n", [("leave_board", 1)]), ("escape", [])]
+)
+async def test_the_offer_is_answered_by_a_key(key: str, call: list[object]) -> None:
+    source = moments.edited()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("b")
+        await until(lambda: isinstance(app.screen, BoardScreen) and "coupon" in shown(app, "LineView"))
+        await pilot.press(key)
+        await until(lambda: isinstance(app.screen, MainScreen))
+        assert calls(source) == call
+
+
+async def test_the_answer_is_about_what_stands_on_the_screen() -> None:
+    source = moments.edited()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("b")
+        await until(lambda: isinstance(app.screen, BoardScreen))
+        row = sample_run.board()[20]
+        offer(source, 2, RowEdit(EditKind.REMOVED, row, row))
+        await until(lambda: "has not begun, and is cancelled" in shown(app, "LineView").split("\n")[0])
+        await pilot.press("y")
+        await until(lambda: calls(source) == [("take_board", 2)])
+
+
+async def test_an_offer_that_was_answered_elsewhere_leaves_nothing_to_answer() -> None:
+    source = moments.edited()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        assert "board edited: 9 rows" in shown(app, "#banner")
+        await pilot.press("b")
+        await until(lambda: isinstance(app.screen, BoardScreen))
+        source.play(ev.BoardTaken(at=source.now(), number=1, change=BoardChange()))
+        await until(lambda: "knows all rows of the board" in shown(app, "LineView"))
+        await pilot.press("y")
+        await until(lambda: isinstance(app.screen, MainScreen))
+        assert calls(source) == []
+        assert "board edited" not in shown(app, "#banner")
+
+
+async def test_a_run_that_is_only_watched_shows_the_edits_and_says_who_answers() -> None:
+    source = moments.stale()
+    row = sample_run.board()[20]
+    offer(source, 1, RowEdit(EditKind.REMOVED, row, row))
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE, notifications=True) as pilot:
+        await ready(app)
+        await pilot.press("b")
+        await until(lambda: isinstance(app.screen, BoardScreen) and "cancelled" in shown(app, "LineView"))
+        await pilot.press("y")
+        await until(lambda: isinstance(app.screen, MainScreen))
+        await pilot.pause()
+        assert [notice.message for notice in app._notifications] == [
+            "read-only: this run belongs to another process"
+        ]
+
+
+async def test_a_task_whose_row_was_rewritten_says_that_a_retry_takes_the_new_words() -> None:
+    source = moments.edited()
+    change = source.latest().offer
+    assert change is not None
+    source.play(ev.BoardTaken(at=source.now(), number=1, change=change.change))
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        app.open_task("T2.10")
+        await pilot.pause()
+        await until(lambda: "a retry takes the new words" in shown(app, "#body"))
