@@ -1,15 +1,18 @@
 """Where a repository's state lies.
 
-Databases, lessons, logs and archive lie in the git folder, worktrees outside the repository.
+Databases, lessons, logs and archive lie in the git folder (or on this host, where that is on a network file system),
+worktrees outside the repository.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
+
+from engine.disks import network_file_system
 
 
 class StatePaths(msgspec.Struct, frozen=True):
@@ -28,20 +31,26 @@ class StatePaths(msgspec.Struct, frozen=True):
         state_dir: Path | None = None,
         worktree_dir: Path | None = None,
         cache_dir: Path | None = None,
+        network: Callable[[Path], str] = network_file_system,
     ) -> StatePaths:
-        """Give the paths for the repository with this git common directory; the three folders can be set."""
+        """Give the paths for the repository with this git common directory; the three folders can be set.
+
+        Of a repository on a network file system each host keeps a state of its own, beside its worktrees.
+        """
         common = common_dir.resolve()
         name = common.parent.name if common.name == ".git" else common.name.removesuffix(".git")
         mark = hashlib.sha256(str(common).encode()).hexdigest()[:8]
         home = environ.get("XDG_STATE_HOME") or ""
         if not Path(home).is_absolute():  # which the specification says is to be ignored
             home = str(Path(environ.get("HOME") or "~").expanduser() / ".local" / "state")
-        state = state_dir or common / "taskyard"
+        own = f"{name}-{mark}"
+        shared = state_dir is None and network(common)
+        state = Path(home) / "taskyard" / own / "state" if shared else state_dir or common / "taskyard"
         # Resolved, for git tells the paths of worktrees so, and they are compared.
         trees = (worktree_dir or Path(home) / "taskyard").resolve()
         return cls(
             state=state,
-            worktrees=trees / f"{name}-{mark}" / "worktrees",
+            worktrees=trees / own / "worktrees",
             cache=cache_dir or state,
         )
 

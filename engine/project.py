@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from engine.board import Board, Diagnostic, Stamp, board_stamp, parse_board, read_board
 from engine.board.dependencies import blocked
+from engine.disks import network_file_system
 from engine.errors import BoardError, LLMError, PreflightError
 from engine.git.names import slug
 from engine.git.preflight import Preflight, preflight
@@ -63,6 +64,7 @@ class Project(msgspec.Struct, frozen=True):
 
 async def open_project(settings: Settings, environ: Mapping[str, str]) -> Project:
     """Check everything a run needs; raises UsageError with one line that says what to mend."""
+    _refuse_network(settings)
     repository = await Repository.open(settings.root, environ=environ)
     found = await preflight(
         repository,
@@ -102,6 +104,17 @@ async def _rows(
         tuple(sorted(committed.unmarked)),
         committed.unknown - committed.landed,
     )
+
+
+def _refuse_network(settings: Settings) -> None:
+    """Refuse a state where SQLite's write-ahead log would be damaged by another host, or locks would hold nobody."""
+    for key, folder in (("state_dir", settings.run.state_dir), ("cache_dir", settings.run.cache_dir)):
+        kind = network_file_system(folder) if folder is not None else ""
+        if kind:
+            raise PreflightError(
+                f"[run] {key} {folder} is on a network file system ({kind}), where its databases cannot be kept",
+                "name a folder on a disk of this host; what orchestrators share goes by [locks] url",
+            )
 
 
 def _notices(

@@ -1,0 +1,51 @@
+"""Five orchestrators on one board of 100 tasks, with a real Redis-compatible server, beside one alone."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from tests.bench import Row
+from tests.e2e.crew import Crew
+from tests.locks.servers import Server
+
+TASKS = 100
+SECONDS = 4.0
+SLOTS = 4
+MEMBERS = 5
+
+
+def rows() -> list[Row]:
+    """Work the same board off alone and together; tasks wait rather than compute."""
+    alone, _, _ = _measure(1)
+    together, worked, pushes = _measure(MEMBERS)
+    most = TASKS // 10 + 5
+    name = f"{MEMBERS} orchestrators, {TASKS} tasks of {SECONDS:g} s, {SLOTS} at a time each"
+    return [
+        Row(f"{name}: all landed", "≥ 4 ×", together, "s", alone / together, alone / together >= 4),
+        Row(f"{name}: worked on", f"{TASKS}", worked, "tasks", None, worked == TASKS),
+        Row(f"{name}: pushes", f"≤ {most}", pushes, "pushes", None, pushes <= most),
+    ]
+
+
+def _measure(members: int) -> tuple[float, int, int]:
+    """Seconds from the start to the end of all, times an agent was started, and pushes; all must have landed."""
+    with tempfile.TemporaryDirectory(prefix="taskyard-bench-") as name:
+        folder = Path(name)
+        (folder / "server").mkdir()
+        server = Server(folder / "server")
+        server.start()
+        crew = Crew.make(folder, TASKS, seconds=SECONDS, slots=SLOTS, lease=10.0, url=server.url)
+        try:
+            places = [crew.clone() for _ in range(members)]
+            began = time.monotonic()
+            for place in places:
+                crew.start(place, XDG_STATE_HOME=str(folder / "state"))
+            crew.wait(timeout=400)
+            took = time.monotonic() - began
+            assert crew.landed() == {f"T{n}": 1 for n in range(1, TASKS + 1)}
+            return took, len(crew.worked), crew.pushes
+        finally:
+            crew.close()
+            server.kill()
