@@ -50,6 +50,7 @@ from engine.roles.sources import read_sources
 from engine.roles.tools import Tools
 from engine.roles.verifier import describe, report, verify
 from engine.roles.workspace import Workspace
+from engine.rows import words
 from engine.settings import Settings
 from engine.snapshot import TaskView
 from engine.store.cache import CacheKey, Computed, ResultCache, digest
@@ -343,7 +344,7 @@ class LocalActivities:
             change = await self._worktrees.commit(
                 await self._worktree(attempt),
                 f"{title}\n\n{body}" if body else title,
-                {"Taskyard-Task": task.id, "Taskyard-Run": self._run},
+                {"Taskyard-Task": task.id, "Taskyard-Run": self._run, "Taskyard-Row": words(task)},
             )
         except GitError as error:
             raise StageFailedError(

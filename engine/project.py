@@ -22,6 +22,7 @@ from engine.git.train import landed_refs
 from engine.llm.client import ModelClient
 from engine.llm.endpoint import is_loopback
 from engine.model import BoardStatus, Task
+from engine.rows import asks, words
 from engine.settings import Settings
 
 CONNECT_WITHIN = 10.0
@@ -215,12 +216,15 @@ async def _committed(repository: Repository, found: Preflight, board_path: str, 
     other = [
         task
         for task in board.tasks
-        if task.status is BoardStatus.OPEN and task.id in marked and _asked(task) != _asked(rows[task.id])
+        if task.status is BoardStatus.OPEN
+        and task.id in marked
+        and asks(task) != asks(rows[task.id])
+        and await _words_done(repository, found.tip or found.base, task.id) != words(task)
     ]
     base = await _board_at(repository, found.base, board_path, board.path)
-    begun = {task.id: _asked(task) for task in base.tasks} if base is not None else {}
+    begun = {task.id: asks(task) for task in base.tasks} if base is not None else {}
     # While only an edit in the checkout says so, it would be so again after every run.
-    reopened = tuple(task.id for task in other if begun.get(task.id) == _asked(task))
+    reopened = tuple(task.id for task in other if begun.get(task.id) == asks(task))
     landed.difference_update(reopened)
     unknown = frozenset(task.id for task in board.tasks if task.id not in rows and task.id not in begun)
     # A row that the target's board does not hold could not be marked there when its task landed.
@@ -239,9 +243,24 @@ async def _committed(repository: Repository, found: Preflight, board_path: str, 
     return _Committed(frozenset(landed), unknown, absent & landed, reopened, edited)
 
 
-def _asked(task: Task) -> tuple[str, str | None, str]:
-    """What the row asks for."""
-    return task.scope, task.command, task.acceptance
+async def _words_done(repository: Repository, tip: str, task_id: str) -> str:
+    """The digest of the words for which the task was done last; empty when its commits do not tell.
+
+    A row that was rewritten while a run went on is marked on the target's board in its old words.
+    """
+    log = await repository.run(
+        "log", "--no-merges", "--fixed-strings", f"--grep=Taskyard-Task: {task_id}", _TRAILERS, tip
+    )
+    for line in log.stdout.splitlines():
+        name, _, done = line.partition("\0")
+        if name == task_id:
+            return done
+    return ""
+
+
+_TRAILERS = "--format=" + "%x00".join(
+    f"%(trailers:key={key},valueonly,separator=%x01)" for key in ("Taskyard-Task", "Taskyard-Row")
+)
 
 
 async def _board_at(repository: Repository, commit: str, board_path: str, shown: Path) -> Board | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from enum import StrEnum
 
 import msgspec
@@ -54,3 +55,8 @@ class BoardChange(msgspec.Struct, frozen=True):
 def asks(task: Task) -> tuple[str, str | None, str]:
     """What the row asks for: work that was done for other words is not its work."""
     return task.scope, task.command, task.acceptance
+
+
+def words(task: Task) -> str:
+    """A short digest of what the row asks for; the commit that does it carries it as its trailer Taskyard-Row."""
+    return hashlib.sha256(msgspec.json.encode(asks(task))).hexdigest()[:16]

@@ -164,6 +164,31 @@ def test_rows_taken_in_are_done_once_and_marked_when_they_are_committed(play: Ca
     assert yard.landed("tasks/board.md") + "\n" == HEAD + "".join(row(f"T{n}", status="x") for n in (1, 2, 3))
 
 
+def test_a_row_rewritten_during_the_run_is_not_done_again_once_it_is_committed(
+    play: Callable[..., Play],
+) -> None:
+    yard = play(row("T1"), row("T2"))
+    yard.start(*HEADLESS, "--follow-board", "always")
+    yard.until(ev.AttemptStarted)
+    yard.edit(row("T1"), row("T2", scope="Draw"))
+    yard.until(ev.BoardTaken)
+    yard.go.touch()
+    assert yard.until(ev.RunFinished).exit_status == 0
+    yard.close()
+    assert yard.landed("T2.txt") == "Draw T2"
+    yard.sample.commit("Rows", {"tasks/board.md": HEAD + row("T1") + row("T2", scope="Draw") + row("T3")})
+    said = yard.again()
+    assert said.status == 0, said
+    assert "2 tasks have landed on taskyard/board already" in said.out
+    marked = row("T1", status="x") + row("T2", scope="Draw", status="x") + row("T3", status="x")
+    assert yard.landed("tasks/board.md") + "\n" == HEAD + marked
+    # The next words are other work.
+    yard.sample.commit("Rows", {"tasks/board.md": HEAD + row("T1") + row("T2") + row("T3")})
+    said = yard.again()
+    assert "T2 landed on taskyard/board with another scope or verification" in said.out
+    assert yard.landed("T2.txt") == "Write T2"
+
+
 def test_what_is_saved_as_the_run_ends_is_still_taken_in(play: Callable[..., Play]) -> None:
     yard = play(row("T1"))
     yard.start(*HEADLESS, "--follow-board", "always")
