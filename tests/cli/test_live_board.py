@@ -14,6 +14,7 @@ from engine import events as ev
 from tests.cli.taskyard import PROGRAM, Said, taskyard
 from tests.cli.test_run import environment, project
 from tests.sample_repository import SampleRepository
+from tests.tui.terminal import Terminal
 
 E = TypeVar("E", bound=ev.Event)
 HEAD = "| ID | Scope | Status | Branch | Verification | After | Priority |\n|---|---|---|---|---|---|---|\n"
@@ -252,3 +253,33 @@ def test_a_kill_around_the_answer_loses_and_doubles_nothing(play: Callable[..., 
     )
     merges = yard.sample.git("log", "--format=%s", "--merges", "taskyard/board", at=yard.sample.remote)
     assert sorted(line.split(":")[0] for line in merges.splitlines()) == ["Land T1", "Land T3", "Land T4"]
+
+
+def test_a_board_that_is_edited_while_the_dashboard_shows_it(play: Callable[..., Play]) -> None:
+    yard = play(row("T1"), row("T2"))
+    with Terminal(PROGRAM[1:], width=120, height=40, cwd=yard.sample.path) as terminal:
+        terminal.until_shows("0/2 landed")
+        yard.edit(row("T1"), row("T2", scope="Draw"), row("T3", after="T2"), row("T4", after="T5"))
+        terminal.until_shows("tasks/board.md was edited: 1 changed, 1 new, 1 mistake")
+        terminal.press("b")
+        terminal.until_shows("+ Draw T2")
+        terminal.until_shows("line 6: T4 waits for T5, which the board does not have")
+        yard.edit(row("T1"), row("T2", scope="Draw"))
+        terminal.until(lambda text: "T3 new" not in text and "+ Draw T2" in text)
+        yard.edit(row("T1"), row("T2", scope="Draw"), row("T3", after="T2"))
+        terminal.until_shows("T3 new: is worked on")
+        terminal.press("y")
+        terminal.until_shows("0/3 landed")
+        terminal.until(lambda text: "was edited" not in text)
+        yard.go.touch()
+        terminal.until_shows("run finished: all landed")
+        yard.edit(row("T1"), row("T2", scope="Draw"), row("T3", after="T2"), row("T6"))
+        terminal.until_shows("was edited: 1 new")
+        terminal.press("b")
+        terminal.until_shows("T6 new")
+        terminal.press("n")
+        terminal.until_shows("run finished: all landed")
+        terminal.press("q")
+        assert terminal.end() == 0
+        assert terminal.restored
+    assert [yard.landed(f"T{n}.txt") for n in (1, 2, 3)] == ["Write T1", "Draw T2", "Write T3"]
