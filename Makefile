@@ -49,7 +49,7 @@ lint: $(READY)
 
 lock: $(READY)
 	$(PIP) install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra redis --universal --python-version 3.11 --generate-hashes \
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra redis --extra serve --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --custom-compile-command "make lock" --upgrade --output-file requirements.lock
 
 clean:

@@ -319,6 +319,9 @@ class DashboardApp(App[int]):
         self._hand_over(what, shlex.split(editor), "EDITOR")
 
     def _hand_over(self, what: Path | str, command: list[str], variable: str) -> None:
+        if self.is_web:
+            self.tell("that needs a terminal: it would run on the machine that serves this page", "warning")
+            return
         with tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="taskyard-") as file:
             path = str(what)
             if isinstance(what, str):

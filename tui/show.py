@@ -35,9 +35,10 @@ def show(
     An error of the dashboard itself is told in one line; how it came about goes to a file in `logs`, and with
     TASKYARD_DEBUG=1 to the terminal.
     """
-    # Exported by some shells and tools, they would hold the size of the terminal fixed.
-    for name in ("COLUMNS", "LINES"):
-        os.environ.pop(name, None)
+    if "TEXTUAL_DRIVER" not in os.environ:
+        # Exported by some shells and tools, they would hold the size of the terminal fixed; in a browser they are it.
+        for name in ("COLUMNS", "LINES"):
+            os.environ.pop(name, None)
     app = DashboardApp(source, kept=kept, notify=notify, choose=choose)
     crash: BaseException | None = None
     try:

@@ -139,7 +139,7 @@ def test_watch_prints_what_another_process_writes_until_the_run_ends(repo: Repo)
     *first, finished = sample_events()
     paths = record(root, first, owner=Owner.of_this_process())
     watching = subprocess.Popen(
-        [*PROGRAM, "watch", "--json"], cwd=root, stdout=subprocess.PIPE, env=_environment(), text=True
+        [*PROGRAM, "watch", "--json"], cwd=root, stdout=subprocess.PIPE, env=environment(), text=True
     )
     assert watching.stdout is not None
     seen = [decode(watching.stdout.readline().encode()) for _ in first]
@@ -161,7 +161,7 @@ def test_watch_says_so_when_the_run_dies(repo: Repo) -> None:
         cwd=root,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=_environment(),
+        env=environment(),
         text=True,
     )
     assert watching.stdout is not None
@@ -176,7 +176,7 @@ def test_watch_says_so_when_the_run_dies(repo: Repo) -> None:
     assert f"the run has died: its process {worker.pid} is gone; take it up with: taskyard run" in err
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     import os
 
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual import events
+from textual.geometry import Size
 
 from engine import events as ev
 from engine.log_times import LogTimes
@@ -438,3 +440,17 @@ async def test_the_palette_finds_a_task() -> None:
         await until(lambda: isinstance(app.screen, TaskScreen))
         assert isinstance(app.screen, TaskScreen)
         assert app.screen.task_id == "T2.14"
+
+
+async def test_a_size_that_has_passed_is_not_laid_out() -> None:
+    """Laid out, it would make Textual send another event of that size: two in flight chase each other for ever."""
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.pause()
+        before = app.screen.query_one("#dispatch").region
+        app.screen.post_message(events.Resize(Size(80, 24), Size(80, 24)))
+        await pilot.pause()
+        assert app.screen.query_one("#dispatch").region == before
+        await pilot.resize_terminal(80, 24)
+        await until(lambda: app.screen.query_one("#dispatch").region.width == 80)

@@ -59,7 +59,9 @@ def complain(text: str) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether a dashboard can be shown: input and output are terminals that can do more than print."""
+    """Whether a dashboard can be shown: input and output are terminals that can do more than print, or a browser."""
+    if os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver"):
+        return True
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 

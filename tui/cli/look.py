@@ -38,6 +38,16 @@ def watch(
     ] = None,
     headless: Headless = False,
     as_json: EventsAsJson = False,
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Show the dashboard in a browser of this machine, to look at only."),
+    ] = False,
+    host: Annotated[
+        str, typer.Option("--host", metavar="NAME", help="With --serve: a name of this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="With --serve: 0 takes a free one.")
+    ] = 8000,
 ) -> int:
     """Look on while another process runs the board.
 
@@ -47,6 +57,12 @@ def watch(
     place = find_place()
     reader = open_journal(place)
     row = choose_run(reader, wanted)
+    if serve:
+        reader.close()
+        from tui.cli.serve import serve_watch
+
+        run_given = None if wanted is None else row.run
+        return serve_watch(run_given, title=f"taskyard: {place.root.name}", host=host, port=port)
     if headless or as_json or not on_terminal():
         return follow(reader, row, as_json=as_json)
     now = time.time()

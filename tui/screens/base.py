@@ -51,8 +51,12 @@ class Guarded:
         screen.mount(TooSmallNote())
         screen.call_after_refresh(self.guard)
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         """Look again."""
+        screen = cast("Screen[object]", self)
+        if event.size != screen.app.size:
+            # Laying out for a size that has passed makes Textual 8 send another such event: two would chase for ever.
+            event.prevent_default()
         self.guard()
 
     def guard(self) -> None:
@@ -99,7 +103,7 @@ class FrameScreen(Guarded, ModeBound, Screen[None]):
         """Catch up with what happened while another screen was on top."""
         self.call_after_refresh(self.catch_up)
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         """Lay out for the new size."""
         self.call_after_refresh(self.catch_up)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -121,7 +121,7 @@ class LinesScreen(Guarded, ModalScreen[None]):
         """Write the lines."""
         self.call_after_refresh(self.draw)
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         """Lay out for the new size."""
         self.call_after_refresh(self.draw)
 

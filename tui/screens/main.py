@@ -143,7 +143,7 @@ class MainScreen(FrameScreen):
         self.set_class(layout == "narrow", "-narrow")
         self.set_class(self.app.size.height >= 36, "-tall")
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         """Another size may need another layout."""
         self._arrange()
 
