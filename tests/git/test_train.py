@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.errors import GitError, PushRejectedError
 from engine.git.search import first_bad
@@ -570,3 +571,24 @@ async def test_a_check_that_is_red_without_any_of_the_work_blames_nobody(yard: O
         await here.land(*cargo)
     assert len(here.refs("refs/taskyard/queue")) == 2
     assert not here.sample.pushes(TARGET)
+
+
+async def test_what_another_run_has_landed_meanwhile_is_not_landed_twice(yard: Open, tmp_path: Path) -> None:
+    """Two runs that know nothing of each other do the same task: the target tells the later one."""
+    here = await yard(2)
+    ours = await here.cargo("T1", {"one.txt": "ours\n"})
+    other = here.new_train(run="r2", tree=tmp_path / "other" / "_train")
+    await other.start()
+    theirs = replace(await here.cargo("T1b", {"one.txt": "theirs\n"}), task_id="T1")
+    assert landed(await other.land([theirs])) == ["T1"]
+    two = await here.cargo("T2", {"two.txt": "2\n"})
+    result = await here.land(ours, two)
+    assert {item.task_id: item.commit for item in result.landed} == {"T1": theirs.commit, "T2": two.commit}
+    assert result.returned == ()
+    assert here.at_remote("one.txt") == "theirs"
+    assert ours.commit not in here.sample.git("rev-list", TARGET, at=here.sample.remote)
+    assert here.lands_of("T1") == 1
+    # Done again on top of it, it is work of its own.
+    again = await here.cargo("T1", {"one.txt": "again\n"})
+    assert landed(await here.land(again)) == ["T1"]
+    assert here.at_remote("one.txt") == "again"

@@ -27,7 +27,7 @@ from engine.store import journal as journal_module
 from engine.store import run_log
 from engine.store.database import Database
 from engine.store.journal import Journal, JournalReader
-from engine.store.owner import Owner, process_mark
+from engine.store.owner import FOREIGN_SILENCE, Owner, process_mark
 from engine.store.state_db import open_state
 
 
@@ -460,3 +460,37 @@ def test_kill_9_in_a_cycle_change_loses_nothing_and_doubles_nothing(tmp_path: Pa
         path.name for path in (tmp_path / "archive").rglob("*") if path.name.endswith((".tmp", ".kept"))
     ] == []
     database.close()
+
+
+def test_what_a_former_owner_writes_is_refused(database: Database, tmp_path: Path) -> None:
+    """A process of another host that was silent for too long wakes up: neither events nor a cycle nor the end count."""
+    clock = Clock()
+    sleeper = Journal(database, tmp_path / "archive", clock=clock, owner=Owner("far", 1, "a"))
+    sleeper.claim("board.md", "r1")
+    sleeper.append("r1", [note(1)], durable=True).result()
+    clock.now += FOREIGN_SILENCE + 1
+    heir = Journal(database, tmp_path / "archive", clock=clock, owner=Owner("near", 2, "b"))
+    assert heir.claim("board.md", "r2").run.run == "r1"
+    heir.append("r1", [note(2)], durable=True).result()
+    for late in (
+        lambda: sleeper.append("r1", [note(3)], durable=True),
+        lambda: sleeper.begin_cycle("r1", STATE, clock.now),
+        lambda: sleeper.end_run("r1", clock.now, "landed"),
+    ):
+        with pytest.raises(StoreError, match="another process's by now"):
+            late().result()
+    assert [event for _, event in heir.events("r1")] == [note(1), note(2)]
+    assert heir.runs()[0].ended is None
+
+
+def test_runs_share_a_board_only_when_all_of_them_do(database: Database, tmp_path: Path) -> None:
+    one, two = (Journal(database, tmp_path / "archive", owner=Owner.of_this_process()) for _ in range(2))
+    first = one.claim("board.md", "r1", shared=True)
+    assert (first.run.run, first.spaced) == ("r1", True)
+    with pytest.raises(RunBusyError, match="run --join"):
+        two.claim("board.md", "r2")
+    assert two.claim("board.md", "r2", shared=True).run.run == "r2"
+    one.claim("other.md", "r3")
+    with pytest.raises(RunBusyError) as busy:
+        two.claim("other.md", "r4", shared=True)
+    assert "--join" not in str(busy.value)
