@@ -122,6 +122,17 @@ class Batcher(Generic[T]):
             if self._running:
                 await asyncio.wait(tuple(self._running))
 
+    def take(self, count: int, group: Hashable = None) -> tuple[T, ...]:
+        """Take up to `count` of a group's oldest items out of the queue, for a batch that is on its way already."""
+        queue = self._queues.get(group)
+        if queue is None:
+            return ()
+        items = tuple(queue.items.popleft()[0] for _ in range(min(count, len(queue.items))))
+        if not queue.items:
+            del self._queues[group]
+        self._pump()
+        return items
+
     def clear(self) -> tuple[T, ...]:
         """Take everything out of the queues that has not left; gives it back."""
         items = tuple(item for queue in self._queues.values() for item, _, _ in queue.items)

@@ -139,7 +139,7 @@ class Lander:
         await self._batcher.flush()
         if not states or states == self._marked:
             return
-        result = await self._land((), lambda stage, detail: None)
+        result = await self._land((), tuple, lambda stage, detail: None)
         await self._commit_push(0, result)
         if result.problem:
             self._notice("error", f"the board cannot be marked: {result.problem}")
@@ -165,20 +165,34 @@ class Lander:
         """Run one train; whatever happens, each passenger gets an answer."""
         self._number += 1
         number = self._number
-        names = tuple(item.task_id for item in cargo)
-        self._bus.emit(ev.TrainDeparted(at=self._bus.clock(), train=number, tasks=names))
-        result = await self._land(cargo, lambda stage, detail: self._moved(number, stage, detail))
+        aboard = list(cargo)
+        self._depart_with(number, aboard)
+
+        def more() -> Sequence[Cargo]:
+            late = self._batcher.take(self._max_batch - len(aboard))
+            if late:
+                aboard.extend(late)
+                self._depart_with(number, aboard)
+            return late
+
+        result = await self._land(aboard, more, lambda stage, detail: self._moved(number, stage, detail))
         try:
             await self._arrived(number, result)
         finally:
             # Even when the journal fails: each passenger finds that out by itself, and stops the run.
-            self._answer(number, cargo, result)
+            self._answer(number, aboard, result)
 
-    async def _land(self, cargo: Sequence[Cargo], on_step: OnStep) -> TrainResult:
+    def _depart_with(self, number: int, aboard: Sequence[Cargo]) -> None:
+        names = tuple(item.task_id for item in aboard)
+        self._bus.emit(ev.TrainDeparted(at=self._bus.clock(), train=number, tasks=names))
+
+    async def _land(
+        self, aboard: Sequence[Cargo], more: Callable[[], Sequence[Cargo]], on_step: OnStep
+    ) -> TrainResult:
         """Land the cargo, with the new states of failed tasks; what is raised becomes the result's problem."""
         failed = dict(self._failed())
         try:
-            result = await self._let_through(cargo, failed, on_step)
+            result = await self._let_through(aboard, more, failed, on_step)
         except TaskyardError as error:
             return TrainResult(problem=str(error))
         except Exception as error:
@@ -188,13 +202,18 @@ class Lander:
         return result
 
     async def _let_through(
-        self, cargo: Sequence[Cargo], failed: Mapping[str, BoardStatus], on_step: OnStep
+        self,
+        aboard: Sequence[Cargo],
+        more: Callable[[], Sequence[Cargo]],
+        failed: Mapping[str, BoardStatus],
+        on_step: OnStep,
     ) -> TrainResult:
         """Run the train, again and again while it loses the target to others on the way, or the locks are away."""
         while True:
             try:
                 return await self._train.land(
-                    [member for member in cargo if member.task_id in self._waiters],
+                    [member for member in aboard if member.task_id in self._waiters],
+                    more=more,
                     also=failed,
                     on_step=on_step,
                 )

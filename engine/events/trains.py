@@ -6,7 +6,7 @@ from engine.events.base import Event
 
 
 class TrainDeparted(Event, frozen=True, kw_only=True):
-    """A train takes these tasks."""
+    """A train takes these tasks; told again with all of them when others came before it was let through."""
 
     train: int
     tasks: tuple[str, ...]

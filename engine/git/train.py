@@ -149,16 +149,21 @@ class Train:
         self,
         cargo: Sequence[Cargo],
         *,
+        more: Callable[[], Sequence[Cargo]] = tuple,
         also: Mapping[str, BoardStatus] | None = None,
         on_step: OnStep | None = None,
     ) -> TrainResult:
         """Land what can land by one push, and give back what cannot. `also` are further states for the board.
 
+        `more` is asked once the gate is open: what came while others were landing goes along.
+
         Never raises for what the remote says: that becomes `problem`, and the cargo stays queued. Trains of several
         processes to one target go one after the other. Raises what the gate does when it does not let us through.
         """
         async with self._gate.hold():
-            return await _Journey(self, cargo, also or {}, on_step or (lambda stage, detail: None)).go()
+            return await _Journey(
+                self, [*cargo, *more()], also or {}, on_step or (lambda stage, detail: None)
+            ).go()
 
     # Refs
 

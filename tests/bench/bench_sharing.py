@@ -11,9 +11,10 @@ from tests.e2e.crew import Crew
 from tests.locks.servers import Server
 
 TASKS = 100
-SECONDS = 4.0
+SECONDS = 6.0
 SLOTS = 4
 MEMBERS = 5
+PATIENT = '[git]\nmax_age = "30s"\n'  # a train leaves when it is full, or when nothing more comes
 
 
 def rows() -> list[Row]:
@@ -36,7 +37,9 @@ def _measure(members: int) -> tuple[float, int, int]:
         (folder / "server").mkdir()
         server = Server(folder / "server")
         server.start()
-        crew = Crew.make(folder, TASKS, seconds=SECONDS, slots=SLOTS, lease=10.0, url=server.url)
+        crew = Crew.make(
+            folder, TASKS, seconds=SECONDS, slots=SLOTS, lease=10.0, url=server.url, settings=PATIENT
+        )
         try:
             places = [crew.clone() for _ in range(members)]
             began = time.monotonic()

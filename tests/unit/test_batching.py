@@ -189,3 +189,25 @@ async def test_flushing_a_closed_batcher_waits_for_what_left_and_for_nothing_els
     await asyncio.wait_for(asyncio.gather(closing, flushing), 5)
     assert log.batches == [["left"]]
     assert batcher.queued == ("stayed",)
+
+
+async def test_a_batch_on_its_way_can_take_more_along() -> None:
+    """What comes while a batch waits for its turn need not wait for a turn of its own."""
+    batches: list[list[int]] = []
+    turn = asyncio.Event()
+
+    async def execute(items: Sequence[int]) -> None:
+        await turn.wait()
+        batches.append([*items, *batcher.take(3 - len(items))])
+
+    batcher = Batcher[int](execute, max_size=3, max_age=60.0, max_executing=1)
+    batcher.add(1)
+    batcher.depart()
+    await asyncio.sleep(0)
+    for item in (2, 3, 4):
+        batcher.add(item)
+    assert batcher.queued == (2, 3, 4)
+    turn.set()
+    await batcher.flush()
+    assert batches == [[1, 2, 3], [4]]
+    assert batcher.take(3) == batcher.take(3, "no such group") == ()
