@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+
+from engine.model import BoardStatus
 
 
 class Cargo(msgspec.Struct, frozen=True):
@@ -37,6 +39,14 @@ class Returned(msgspec.Struct, frozen=True):
     other: str = ""
     paths: tuple[str, ...] = ()
     output: str = ""
+
+
+class BoardFile(msgspec.Struct, frozen=True):
+    """The board as a file of the tree: its path, and how states are read from its bytes and put into them."""
+
+    path: str
+    states: Callable[[bytes], Mapping[str, BoardStatus]]
+    mark: Callable[[bytes, Mapping[str, BoardStatus]], bytes]
 
 
 class TrainResult(msgspec.Struct, frozen=True):
