@@ -130,11 +130,14 @@ class SharedTaskWork(TaskWork):
 
     async def _fetch(self) -> None:
         """Bring the target's tip here, which what starts now is to be built on."""
+        told = False
         while True:
             try:
                 await self._parts.train.refresh()
             except PushRejectedError as error:
-                self._say("", str(error))
+                if not told:
+                    self._say("", str(error))
+                told = True
                 await asyncio.sleep(FETCH_AGAIN)
             else:
                 return

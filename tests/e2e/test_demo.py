@@ -81,7 +81,6 @@ def test_everything_lands_by_few_pushes(first: Demo) -> None:
     assert finished.pushes == first.pushes == finished.trains
     assert finished.pushes <= TASKS * 2 // 3
     assert finished.batch_calls >= 1
-    assert finished.duration_s < 20
 
 
 def test_the_story_of_the_demo_is_told(first: Demo) -> None:
