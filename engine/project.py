@@ -75,12 +75,19 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
         sparse=settings.git.sparse,
     )
     stamp = board_stamp(settings.run.board)
-    board = read_board(settings.run.board)
-    board_path = _inside(settings.run.board, repository.root)
-    rows = await _rows(settings, repository, found, board, board_path)
+    board, board_path, rows = await look_at_board(settings, repository, found)
     if not rows.tasks:
         raise BoardError(_nothing(board, rows.refused), "mend the board, then run again")
     return Project(settings, repository, found, board, board_path, rows, stamp)
+
+
+async def look_at_board(
+    settings: Settings, repository: Repository, found: Preflight
+) -> tuple[Board, str, Rows]:
+    """The board as it stands, its path in the repository, and what its rows are. Raises BoardError without one."""
+    board = read_board(settings.run.board)
+    board_path = _inside(settings.run.board, repository.root)
+    return board, board_path, await _rows(settings, repository, found, board, board_path)
 
 
 async def _rows(

@@ -65,14 +65,40 @@ def test_agent_commands_are_looked_up(repo: Repo) -> None:
     assert found(taskyard("doctor", at=made.path), "implementer") == [f"✓ {sys.executable}"]
 
 
+def test_an_agent_command_with_a_path_is_told_by_its_path(repo: Repo) -> None:
+    made = repo({"tasks/board.md": BOARD, "taskyard.toml": settings("/nowhere/agent"), "bin/agent": "x"})
+    hint = "mend [roles.implementer] command"
+    said = taskyard("doctor", at=made.path)
+    assert found(said, "implementer") == [f"✗ the agent command /nowhere/agent does not exist: {hint}"]
+    made.write({"taskyard.toml": settings("bin/agent")})
+    said = taskyard("doctor", at=made.path)
+    assert found(said, "implementer") == [f"✗ the agent command bin/agent may not be executed: {hint}"]
+
+
+def test_landed_rows_are_no_work_and_a_board_that_is_not_committed_is_told(repo: Repo) -> None:
+    made = repo({"tasks/board.md": BOARD.replace("[ ]", "[x]", 1), "taskyard.toml": settings(sys.executable)})
+    said = taskyard("doctor", at=made.path)
+    assert said.status == 0
+    assert found(said, "board") == ["✓ tasks/board.md: 3 tasks, 1 landed, 2 can run"]
+    more = made.path / "tasks" / "board.md"
+    more.write_text(more.read_text() + "| T4 | one more | [ ] | | `true` | |\n")
+    assert found(taskyard("doctor", at=made.path), "board")[1:] == [
+        "! 1 of the rows of tasks/board.md are not committed: they run, but the board cannot be marked; "
+        "commit it first"
+    ]
+
+
 def test_the_board_is_diagnosed_by_line(repo: Repo) -> None:
     board = BOARD + "| T4 | waits | [ ] | | `true` | T9 |\n| T5 | unchecked | [ ] | | | |\n"
-    said = taskyard("doctor", at=repo({"tasks/board.md": board, "taskyard.toml": settings()}).path)
+    said = taskyard(
+        "doctor", at=repo({"tasks/board.md": board, "taskyard.toml": settings(sys.executable)}).path
+    )
+    assert said.status == 1
     assert found(said, "board") == [
         "✓ tasks/board.md: 5 tasks, 3 can run",
-        "! tasks/board.md, line 8: T4 waits for T9, which the board does not have",
-        "! tasks/board.md, line 9: T5 has no command to verify it: "
-        "put one in backticks into its Verification cell, or set [verify] command",
+        "✗ tasks/board.md, line 8: T4 waits for T9, which the board does not have",
+        "✗ tasks/board.md, line 9: T5 has no verification command: "
+        "put one into its Verification cell in backticks, or set [verify] command",
     ]
 
 

@@ -76,6 +76,13 @@ def test_cache_stats(root: Path, run: Run) -> None:
     assert (report["entries"], report["hits"], report["usd_saved"]) == (3, 1, 0.25)
 
 
+def test_the_commands_alone_print_what_one_looks_for_first(root: Path, run: Run) -> None:
+    fill_cache(root)
+    assert run("cache") == run("cache", "stats")
+    assert run("cache", "--json") == run("cache", "stats", "--json")
+    assert run("history") == run("history", "list")
+
+
 def test_cache_list_and_filters(root: Path, run: Run) -> None:
     fill_cache(root)
     lines = run("cache", "list").splitlines()

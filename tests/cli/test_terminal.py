@@ -14,7 +14,7 @@ import pytest
 
 from engine.store.owner import Owner
 from tests.cli.taskyard import PROGRAM, record, sample_events
-from tests.cli.test_run import SLOW, processes_of, project
+from tests.cli.test_run import BOARD, SLOW, processes_of, project, settings
 from tests.sample_repository import SampleRepository
 
 Repo = Callable[..., SampleRepository]
@@ -87,6 +87,13 @@ def test_a_dumb_terminal_gets_plain_lines(repo: Repo) -> None:
     assert b"no terminal for the dashboard" in terminal.said
     assert b"all landed: 3 of 3 landed" in terminal.said
     assert b"\x1b" not in terminal.said
+
+
+def test_what_ends_a_run_is_told_once_to_who_reads_both_outputs(repo: Repo) -> None:
+    made = repo({"tasks/board.md": BOARD, "taskyard.toml": settings("no-such-agent")})
+    with Terminal("run", "--headless", at=made.path) as terminal:
+        assert terminal.end() == 2
+    assert terminal.said.count(b"cannot start no-such-agent") == 1
 
 
 def test_what_came_of_a_run_stays_when_the_dashboard_is_left(repo: Repo) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from engine.store.cache import CacheEntry, ResultCache
 
-app = typer.Typer(help="The result cache: answers that were paid for once.")
+app = typer.Typer(help="The result cache: answers that were paid for once. Alone, it prints its figures.")
 
 Task = Annotated[str | None, typer.Option("--task", metavar="ID", help="Only results of this task.")]
 Activity = Annotated[
@@ -28,6 +28,11 @@ Activity = Annotated[
     typer.Option("--activity", metavar="NAME", help="Only results of this activity: planner, judge …"),
 ]
 Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Only answers of this model.")]
+
+
+@app.callback(invoke_without_command=True)
+def _alone(context: typer.Context, as_json: AsJson = False) -> int:
+    return stats(as_json=as_json) if context.invoked_subcommand is None else 0
 
 
 @app.command()

@@ -111,7 +111,9 @@ def _tell_what_is_left(place: Place, remote: Path, folder: Path) -> None:
     say()
     say(f"kept in {folder}")
     say(f"  project  {place.root}")
-    say(f"  landed   git -C {remote} log --oneline {place.settings.git.target}")
+    target = place.settings.git.target
+    say(f"  landed   git -C {remote} log --oneline {target}")
+    say(f"  marks    [x] stands on the board of {target}; on yours after: git pull origin {target}")
     say("  look     taskyard status, taskyard replay, taskyard lessons top: in the project")
     say(
         f"  again    taskyard demo --keep {folder}-again --cache-dir {place.paths.cache}   (asks the model nothing)"

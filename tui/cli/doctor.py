@@ -15,6 +15,8 @@ from tui.cli.options import AsJson
 from tui.cli.place import Place, find_place, read_only_above
 
 if TYPE_CHECKING:
+    from engine.git.preflight import Preflight
+    from engine.git.repository import Repository
     from engine.llm.client import ModelClient
     from engine.settings import RoleSettings, Settings
 
@@ -83,8 +85,6 @@ async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     yield Finding("ok", "settings", str(file) if file else "all as by default: there is no taskyard.toml")
     async for finding in _repository(place, environ):
         yield finding
-    for finding in _board(place.settings):
-        yield finding
     async for finding in _roles(place.settings, environ):
         yield finding
     async for finding in _locks(place.settings):
@@ -137,9 +137,10 @@ async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator
     from engine.git.preflight import preflight
     from engine.git.repository import Repository
 
+    settings = place.settings
+    git = settings.git
     try:
         repository = await Repository.open(place.root, environ=environ)
-        git = place.settings.git
         found = await preflight(
             repository, remote=git.remote, target=git.target, timeout=git.timeout, sparse=git.sparse
         )
@@ -150,31 +151,32 @@ async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator
     yield Finding("ok", "repository", f"{place.root}: work lands on {found.target}, {where}")
     for notice in found.notices:
         yield Finding("warning", "repository", notice)
+    async for finding in _board(settings, repository, found):
+        yield finding
 
 
-def _board(settings: Settings) -> Iterator[Finding]:
-    from engine.board import read_board
+async def _board(settings: Settings, repository: Repository, found: Preflight) -> AsyncIterator[Finding]:
+    from engine.model import BoardStatus
+    from engine.project import look_at_board
     from tui.plain import count
 
     try:
-        board = read_board(settings.run.board)
-    except UsageError as error:
+        board, name, rows = await look_at_board(settings, repository, found)
+    except TaskyardError as error:
         yield _of_error("board", error)
         return
-    name = board.path.relative_to(settings.root) if board.path.is_relative_to(settings.root) else board.path
-    unchecked = [task for task in board.runnable if task.command is None and not settings.verify.command]
-    runnable = len(board.runnable) - len(unchecked)
-    level: Level = "ok" if runnable or not board.diagnostics else "error"
-    yield Finding(level, "board", f"{name}: {count(len(board.tasks), 'task')}, {runnable} can run")
+    landed = sum(task.status is BoardStatus.LANDED for task in rows.tasks)
+    counts = [count(len(board.tasks), "task"), f"{landed} landed" if landed else ""]
+    counts.append(f"{len(rows.tasks) - landed} can run")
+    level: Level = "ok" if rows.tasks or not rows.refused else "error"
+    yield Finding(level, "board", f"{name}: {', '.join(part for part in counts if part)}")
+    for diagnostic in rows.refused:
+        yield Finding("error", "board", f"{name}, {diagnostic}")
     for diagnostic in board.diagnostics:
-        yield Finding("warning", "board", f"{name}, {diagnostic}")
-    for task in unchecked:
-        yield Finding(
-            "warning",
-            "board",
-            f"{name}, line {task.line}: {task.id} has no command to verify it",
-            "put one in backticks into its Verification cell, or set [verify] command",
-        )
+        if diagnostic.severity == "warning":
+            yield Finding("warning", "board", f"{name}, {diagnostic}")
+    for notice in rows.notices:
+        yield Finding("warning", "board", notice)
 
 
 async def _roles(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
@@ -194,6 +196,11 @@ async def _roles(settings: Settings, environ: Mapping[str, str]) -> AsyncIterato
 
 def _agent(role: str, program: str, root: Path, environ: Mapping[str, str]) -> Finding:
     path = shutil.which(str(root / program) if os.sep in program else program, path=environ.get("PATH"))
+    if path is None and os.sep in program:
+        hint = f"mend [roles.{role}] command"
+        there = (root / program).exists()
+        why = "may not be executed" if there else "does not exist"
+        return Finding("error", role, f"the agent command {program} {why}", hint)
     if path is None:
         hint = f"install it, or set [roles.{role}] command to its whole path"
         return Finding("error", role, f"the agent command {program} is not on PATH", hint)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from engine.bus import Bus
-from engine.errors import StoreError
+from engine.errors import StoreError, TaskyardError
 from engine.orchestrator import Orchestrator
 from engine.process import child_environment
 from engine.settings import Settings
@@ -42,6 +42,10 @@ async def run_and_print(
             bus.subscribe(printer.print)
             try:
                 finished = await orchestrator.run()
+            except TaskyardError as error:
+                if lines is not None and _told(bus, error) and _same_reader():
+                    return error.exit_status
+                raise
             finally:
                 if not printer.close(PATIENCE if interruption.signal else None):
                     # The thread hangs in a write that nobody reads, and would hold the interpreter's end up too.
@@ -64,6 +68,20 @@ async def run_and_print(
         if problem:
             complain(problem)
     return finished.exit_status
+
+
+def _told(bus: Bus, error: TaskyardError) -> bool:
+    """Whether the run has told this error among its events, before it ended by it."""
+    return any(notice.text == str(error) for notice in bus.state.snapshot().notices)
+
+
+def _same_reader() -> bool:
+    """Whether standard output and standard error go to one place, so that nothing need be said on both."""
+    try:
+        out, err = (os.fstat(stream.fileno()) for stream in (sys.stdout, sys.stderr))
+    except (OSError, ValueError):
+        return False
+    return (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
 
 
 class _Interruption:

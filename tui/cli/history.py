@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.store.history import HistoryReader, TaskHistory
     from engine.store.history_archive import HistoryArchive
 
-app = typer.Typer(help="Past executions of tasks, live and archived.")
+app = typer.Typer(help="Past executions of tasks, live and archived. Alone, it lists the live ones.")
 archive_app = typer.Typer(help="Compressed segments of older executions.")
 app.add_typer(archive_app, name="archive")
 
@@ -29,6 +29,11 @@ Status = Annotated[
 Since = Annotated[
     str | None, typer.Option("--since", metavar="AGE", help='Only those begun since, such as "24h".')
 ]
+
+
+@app.callback(invoke_without_command=True)
+def _alone(context: typer.Context, as_json: AsJson = False) -> int:
+    return list_(as_json=as_json) if context.invoked_subcommand is None else 0
 
 
 @app.command("list")
