@@ -499,7 +499,12 @@ def _train_check(
     async def check(tree: Path, commands: Sequence[str]) -> Checked:
         for command in commands:
             done = await verify(
-                command, tree, env=env, timeout=settings.verify.timeout, log=logs / "train.log"
+                command,
+                tree,
+                env=env,
+                timeout=settings.verify.timeout,
+                log=logs / "train.log",
+                max_log=settings.run.max_log,
             )
             if not done.passed:
                 return Checked(False, describe(done, settings.verify.timeout), report(done))

@@ -388,6 +388,7 @@ class LocalActivities:
                 Path(attempt.worktree),
                 env=child_environment(self._environ, self._run),
                 timeout=self._settings.verify.timeout,
+                max_log=self._settings.run.max_log,
                 log=self._log(attempt, stage),
                 progress=lambda line: self._progress(attempt, line),
             )
@@ -553,6 +554,7 @@ class LocalActivities:
                 log=self._log(attempt, stage),
                 timeout=settings.timeout,
                 idle_timeout=settings.idle_timeout,
+                max_log=self._settings.run.max_log,
                 progress=lambda line: self._progress(attempt, line),
             )
         left = await stashed(self._repository, attempt.task.id) - stashes

@@ -32,6 +32,14 @@ class LogTimes:
         with contextlib.suppress(OSError), self._path.open("ab") as file:
             file.write(_RECORD.pack(offset, at))
 
+    def cut(self, offset: int, at: float) -> None:
+        """Forget what was said of the log from `offset` on: it was cut there, and goes on with what is newer."""
+        with contextlib.suppress(OSError), self._path.open("r+b") as file:
+            kept = [each for each in _RECORD.iter_unpack(file.read()) if each[0] < offset]
+            file.truncate(len(kept) * _RECORD.size)
+        self._last = float("-inf")
+        self.note(offset, at)
+
 
 class LogTimesReader:
     """Reads the records of one log; each `read` only those that are new."""

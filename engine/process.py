@@ -16,12 +16,12 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
+from engine.capped_log import MAX_LOG, CappedLog
 from engine.errors import ProcessError
-from engine.log_times import LogTimes
 
 if TYPE_CHECKING:
     import psutil
@@ -89,6 +89,7 @@ async def run_process(
     stdin: bytes = b"",
     timeout: float,
     idle_timeout: float | None = None,
+    max_log: int = MAX_LOG,
     on_line: Callable[[str], None] | None = None,
     monotonic: Callable[[], float] = time.monotonic,
     clock: Callable[[], float] = time.time,
@@ -96,19 +97,20 @@ async def run_process(
     """Run `argv` (no shell) in `cwd`, its output (both streams) appended to `log` as it comes, its times beside it.
 
     `timeout` bounds the whole run, `idle_timeout` the silence between two outputs, in seconds. `on_line` gets each
-    line. Cancelling ends the group. Raises ProcessError when the program cannot be started or `log` not be written.
+    line. Of a log longer than `max_log` bytes the middle is left out. Cancelling ends the group. Raises ProcessError
+    when the program cannot be started or `log` not be written.
     """
     start = monotonic()
     if not cwd.is_dir():
         raise ProcessError(f"cannot start {argv[0]}: the folder {cwd} does not exist")
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        sink = log.open("ab")
+        sink = CappedLog(log, max_log, clock)
     except OSError as error:
         raise ProcessError(f"cannot write {log}: {error.strerror}", "make room or mend its rights") from error
     mark = uuid.uuid4().hex
     with sink:
-        output = _Output(sink, LogTimes(log), on_line, monotonic, clock)
+        output = _Output(sink, on_line, monotonic)
         try:
             transport = await _start(output, argv, cwd, {**env, CHILD_VARIABLE: mark})
         except (OSError, ValueError) as error:
@@ -172,19 +174,15 @@ class _Output(asyncio.SubprocessProtocol):
 
     def __init__(
         self,
-        sink: BinaryIO,
-        times: LogTimes,
+        sink: CappedLog,
         on_line: Callable[[str], None] | None,
         monotonic: Callable[[], float],
-        clock: Callable[[], float],
     ) -> None:
         self.tail = bytearray()
         self.closed = False
         self.exited = False
         self.failure: Exception | None = None
         self._sink = sink
-        self._times = times
-        self._clock = clock
         self._on_line = on_line
         self._monotonic = monotonic
         self.heard = monotonic()
@@ -197,9 +195,7 @@ class _Output(asyncio.SubprocessProtocol):
         self.heard = self._monotonic()
         # A full disk must not stop the work; the journal's own error tells the user.
         with contextlib.suppress(OSError):
-            self._times.note(self._sink.tell(), self._clock())
             self._sink.write(data)
-            self._sink.flush()
         self.tail += data
         del self.tail[:-TAIL_BYTES]
         if self._on_line is not None:

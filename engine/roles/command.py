@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from engine.capped_log import MAX_LOG
 from engine.errors import HaltedError, ProcessError, StageFailedError
 from engine.model import Usage
 from engine.process import run_process
@@ -48,6 +49,7 @@ async def run_agent(
     log: Path,
     timeout: float,
     idle_timeout: float | None,
+    max_log: int = MAX_LOG,
     progress: Callable[[str], None],
 ) -> AgentReport:
     """Run the command in `cwd`, the prompt on its stdin, its output in `log`.
@@ -64,6 +66,7 @@ async def run_agent(
             stdin=prompt.encode("utf-8", "replace"),
             timeout=timeout,
             idle_timeout=idle_timeout,
+            max_log=max_log,
             on_line=reader.line,
         )
     except ProcessError as error:

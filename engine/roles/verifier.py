@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from engine.capped_log import MAX_LOG
 from engine.errors import ProcessError
 from engine.model import Verification
 from engine.process import run_process
@@ -31,6 +32,7 @@ async def verify(
     env: Mapping[str, str],
     timeout: float,
     log: Path,
+    max_log: int = MAX_LOG,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Verification:
     """Run the board's command by the shell in `tree`. A command that cannot start counts as failed, with status 127."""
@@ -41,6 +43,7 @@ async def verify(
             env=env,
             log=log,
             timeout=timeout,
+            max_log=max_log,
             on_line=lambda line: _tell(progress, line),
         )
     except ProcessError as error:

@@ -38,13 +38,14 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     `$XDG_STATE_HOME/taskyard/`; `cache_dir` None: in the state folder. Clones can share a cache by naming one folder.
 
     `follow_board` says what becomes of edits of the board while the run goes on. Where nobody can be asked, "ask"
-    means "never": the next run takes them in.
+    means "never": the next run takes them in. Of a log longer than `max_log` (one stage of one try) the middle goes.
     """
 
     board: File = Path("tasks/board.md")
     follow_board: Literal["ask", "always", "never"] = "ask"
     max_concurrency: Count = 10
     max_attempts: Count = 3
+    max_log: Size = 20_000_000
     type_limits: Limits = {}
     lane_limits: Limits = {}
     state_dir: File | None = None
