@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,8 +117,11 @@ class Parts:
     def _notice(self, level: ev.NoticeLevel, text: str) -> None:
         self.bus.emit(ev.Noticed(at=self.bus.clock(), level=level, text=text))
 
-    async def recover(self) -> tuple[Landed, ...]:
-        """Mend what a crash left, and give what had landed although the journal does not know it."""
+    async def recover(self, anew: Collection[str]) -> tuple[Landed, ...]:
+        """Mend what a crash left, and give what had landed although the journal does not know it.
+
+        The tasks `anew` have landed, and are to be done once more.
+        """
         if self.resumed:
             ended = await asyncio.to_thread(end_strays, self.run)
             if ended:
@@ -127,7 +130,8 @@ class Parts:
             self._notice("warning", text)
         if self.batcher is not None:
             self.batcher.resume(manifests(self.bus.latest.open_batches))
-        return await self.train.start()
+        since = self.bus.state.run.base if self.resumed else None
+        return await self.train.start(since=since, anew=anew)
 
     async def end_run(self, status: str) -> None:
         """Note that the run is over and is not to be taken up again."""
@@ -142,6 +146,7 @@ class Parts:
         for run in await asyncio.to_thread(self.journal.abandon, board):
             await asyncio.to_thread(end_strays, run)
             await self.worktrees.in_space(run).supersede_all()
+            await self.train.forget(run)
 
     async def close(self) -> None:
         """Close everything, the journal last; one part's failure does not keep the others open."""

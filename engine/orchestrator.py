@@ -104,7 +104,9 @@ class Orchestrator:
     async def run(self) -> ev.RunFinished:
         """Work until all has landed or nothing more can; gives the last event. Raises what broke the engine."""
         for work in (*self._parts.background(), self._watch_board()):
-            self._background.append(asyncio.ensure_future(work))
+            each = asyncio.ensure_future(work)
+            each.add_done_callback(self._background_ended)
+            self._background.append(each)
         try:
             await self._begin()
             while True:
@@ -133,6 +135,12 @@ class Orchestrator:
                         await self._parts.batcher.close(cancel=True)
             await self._parts.close()
 
+    def _background_ended(self, work: asyncio.Future[None]) -> None:
+        """Stop the run when something that goes on beside it broke: who waits for that would wait for ever."""
+        if not work.cancelled() and (error := work.exception()) is not None:
+            self._course.fail(error)
+            self._wake.set()
+
     async def _end_background(self) -> None:
         for work in self._background:
             work.cancel()
@@ -149,7 +157,7 @@ class Orchestrator:
             self._notice("info", text)
         for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.rows.refused)):
             self._notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")
-        for landed in await parts.recover():
+        for landed in await parts.recover(self._project.rows.reopened):
             self._bus.emit(ev.TaskLanded(at=self._now(), task=landed.task_id, commit=landed.commit, train=0))
         await self._tidy()
         self._schedule.dispatch()

@@ -230,7 +230,11 @@ class Share:
         await self._remembered()
         if not self._member.held:  # The store was away for long, or has forgotten everybody.
             await self._member.release()
-            await asyncio.wait_for(self._member.acquire(), TELL_EVERY)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TELL_EVERY):
+                    await self._member.acquire()
+            if not self._member.held:
+                return  # Next time.
         with contextlib.suppress(LockLostError):
             await self._member.write(
                 msgspec.json.encode(_Member(self.session, self._figures(len(self._mine))))

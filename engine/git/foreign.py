@@ -7,6 +7,8 @@ build on, has been done by somebody else.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from engine.git.repository import Repository
 
 _FORMAT = "--format=%P%x00" + "%x00".join(
@@ -23,9 +25,17 @@ class ForeignLandings:
         self._seen: str | None = None
         self._commits: dict[str, str] = {}
 
-    def begin(self, upstream: str | None) -> None:
-        """Take what is on the target now as given."""
-        self._seen = upstream
+    async def begin(
+        self, upstream: str | None, *, since: str | None = None, anew: Collection[str] = ()
+    ) -> None:
+        """Take what is on the target now as given; or, for a run that is taken up again, what `since` holds.
+
+        What others have landed after that is known then, but for the tasks that are to be done `anew`.
+        """
+        self._seen = since or upstream
+        await self.look(upstream)
+        for task in anew:
+            self._commits.pop(task, None)
 
     async def look(self, upstream: str | None) -> None:
         """Read what the target's new tip has brought."""

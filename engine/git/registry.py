@@ -13,6 +13,7 @@ import msgspec
 
 from engine.git.repository import Repository
 
+OURS = "refs/taskyard/branches"
 REMOVAL_TIMEOUT = 600.0  # seconds: a large tree on a busy disk
 
 
@@ -56,6 +57,22 @@ async def task_worktrees(repository: Repository, root: Path) -> tuple[Registered
 def is_linked(repository: Repository, git_dir: Path) -> bool:
     """Whether a git folder is that of a linked worktree of this repository."""
     return git_dir.parent == repository.common_dir / "worktrees"
+
+
+async def drop_half_made(repository: Repository) -> None:
+    """Remove the worktrees of ours whose making was killed before they had a commit; waits for those being made now."""
+    async with registering(repository):
+        for head in (repository.common_dir / "worktrees").glob("*/HEAD"):
+            try:
+                made = head.read_text().strip().strip("0")
+                path = Path((head.parent / "gitdir").read_text().strip()).parent
+            except OSError:
+                continue  # Somebody removes it right now.
+            if made:
+                continue
+            ours = await repository.commit_of(f"{OURS}/{path.name}") is not None
+            if ours or path.name.startswith("_train"):
+                await remove_worktree(repository, path)
 
 
 async def checked_out_at(repository: Repository, ref: str) -> Path | None:

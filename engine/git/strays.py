@@ -15,10 +15,9 @@ import msgspec
 from engine.errors import GitError
 from engine.git.keeping import keep
 from engine.git.ready import READY, is_ready, owner_lives
-from engine.git.registry import Registered, registered, remove_worktree
+from engine.git.registry import OURS, Registered, registered, remove_worktree
 from engine.git.repository import Repository
 
-OURS = "refs/taskyard/branches"
 _TASKS = "refs/heads/task/"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -67,6 +67,7 @@ class Train:
         board_file = BoardFile(board, read_statuses, set_statuses)
         self._refs = LandingRefs(repository, upstream.target, space)
         self._ground = Ground(repository, combiner, board_file, base=base, run=run, target=upstream.target)
+        self._space = space
         self._foreign = ForeignLandings(repository, run)
         coupler = Coupler(repository, combiner, run, self._refs.current)
         self._inspector = Inspector(repository, coupler.couple, tree, verify, check)
@@ -105,10 +106,14 @@ class Train:
         """The files that each task landed by this train touched."""
         return self._landed_paths
 
-    async def start(self) -> tuple[Landed, ...]:
-        """Find the tip that work begins from, and give what earlier runs queued and has landed since."""
+    async def start(self, *, since: str | None = None, anew: Collection[str] = ()) -> tuple[Landed, ...]:
+        """Find the tip that work begins from, and give what earlier runs queued and has landed since.
+
+        A run that is taken up again names the commit it began from (`since`) and the tasks that are to be done `anew`
+        although they have landed: what else others have landed meanwhile is not landed again.
+        """
         upstream = await self._upstream.fetch()
-        self._foreign.begin(upstream)
+        await self._foreign.begin(upstream, since=since, anew=anew)
         self.tip = await self._ground.over(upstream)
         return await self._refs.settle(upstream) if upstream is not None else ()
 
@@ -128,10 +133,18 @@ class Train:
         for path in self._trees:
             async with registering(self._repository):
                 await remove_worktree(self._repository, path)
-        refs = f"delete {self._upstream.copy}\n"
-        if await self._repository.commit_of(self._refs.current) is not None:
-            refs += f"delete {self._refs.current}\n"
-        await self._repository.run("update-ref", "--stdin", input=refs.encode(), check=False)
+        await self.forget(self._space)
+
+    async def forget(self, space: str) -> None:
+        """Remove the refs of a run in a space of its own that is over: what it had queued has landed, or its branch
+        holds it."""
+        name = in_space(slug(self.target), space)
+        listing = await self._repository.run(
+            "for-each-ref",
+            "--format=delete %(refname)",
+            *(f"refs/taskyard/{kind}/{name}" for kind in ("queue", "train", "upstream")),
+        )
+        await self._repository.run("update-ref", "--stdin", input=listing.stdout.encode(), check=False)
 
     async def queue(self, task_id: str, commit: str) -> None:
         """Keep the commit for landing; it takes the place of what the task had queued before."""

@@ -7,8 +7,10 @@ import re
 
 from engine.errors import GitError, PushRejectedError
 from engine.git.names import in_space, slug
-from engine.git.registry import checked_out_at
+from engine.git.registry import checked_out_at, drop_half_made
 from engine.git.repository import Repository
+
+FETCHES = 3
 
 
 class Upstream:
@@ -37,11 +39,16 @@ class Upstream:
         if self.remote is None:
             return await self._repository.commit_of(self.ref)
         async with self._fetching:  # Two at once would be in each other's way at the ref.
-            fetched = await self._repository.run(
-                "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance",
-                "--recurse-submodules=no", "--refmap=", self.remote, f"+{self.ref}:{self.copy}",
-                check=False, timeout=self._timeout,
-            )  # fmt: skip
+            for _ in range(FETCHES):
+                fetched = await self._repository.run(
+                    "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance",
+                    "--recurse-submodules=no", "--refmap=", self.remote, f"+{self.ref}:{self.copy}",
+                    check=False, timeout=self._timeout,
+                )  # fmt: skip
+                if "bad object worktrees/" not in fetched.stderr:
+                    break
+                # Git reads the HEADs of all worktrees, also of one that is being made, or whose making was killed.
+                await drop_half_made(self._repository)
         if "couldn't find remote ref" in fetched.stderr:
             return None
         if fetched.status != 0:

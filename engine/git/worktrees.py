@@ -22,9 +22,16 @@ from engine.git.keeping import KEPT, keep, kept_refs
 from engine.git.mending import clear, mend
 from engine.git.names import branch_of, in_space, slug
 from engine.git.ready import folders_in, is_ready, mark_ready
-from engine.git.registry import is_linked, registered, registering, remove_worktree, task_worktrees
+from engine.git.registry import (
+    OURS,
+    is_linked,
+    registered,
+    registering,
+    remove_worktree,
+    task_worktrees,
+)
 from engine.git.repository import Repository
-from engine.git.strays import OURS, strays, take_back
+from engine.git.strays import strays, take_back
 from engine.git.words import count_of
 from engine.model import Change
 

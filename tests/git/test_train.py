@@ -446,6 +446,46 @@ async def test_a_base_in_conflict_with_the_target_says_what_to_do(yard: Open) ->
         await here.new_train().start()
 
 
+@pytest.mark.parametrize(("name", "ours"), [("T1", True), ("_train9", True), ("of-a-person", False)])
+async def test_a_worktree_whose_making_was_killed_keeps_nobody_from_fetching(
+    yard: Open, name: str, ours: bool
+) -> None:
+    here = await yard()
+    cargo = await here.cargo("T2", {"a": "x\n"})
+    git = here.sample.git
+    git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(here.root / name))
+    (here.sample.path / ".git" / "worktrees" / name / "HEAD").write_text("0" * 40 + "\n")
+    if ours and name == "T1":
+        git("update-ref", "refs/taskyard/branches/T1", here.base)
+    # Only with something new to fetch does git look at the HEADs of all worktrees.
+    new = git(
+        "commit-tree", "-p", here.base, "-m", "By somebody", f"{here.base}^{{tree}}", at=here.sample.remote
+    )
+    git("update-ref", f"refs/heads/{TARGET}", new, at=here.sample.remote)
+    result = await here.land(cargo)
+    if ours:
+        assert landed(result) == ["T2"]
+        assert name not in git("worktree", "list")
+    else:
+        assert "bad object worktrees/of-a-person/HEAD" in result.problem
+        assert name in git("worktree", "list"), "it is not ours to remove"
+
+
+async def test_a_run_that_is_taken_up_lands_nothing_that_another_has_landed_meanwhile(yard: Open) -> None:
+    here = await yard()
+    first, other = await here.cargo("T1", {"a": "x\n"}), await here.cargo("T2", {"b": "x\n"})
+    theirs = here.new_train(run="r2", tree=here.root / "_train2")
+    await theirs.start()
+    assert landed(await theirs.land([await here.cargo("T1", {"a": "by the other\n"}), other])) == ["T1", "T2"]
+    again = here.new_train()
+    await again.start(since=here.base, anew=["T2"])
+    anew = await here.cargo("T2", {"b": "another thing\n"}, base=again.tip)
+    result = await again.land([first, anew])
+    assert sorted(landed(result)) == ["T1", "T2"]
+    assert (here.lands_of("T1"), here.lands_of("T2")) == (1, 2)
+    assert here.at_remote("a") == "by the other"
+
+
 async def test_two_processes_land_on_one_target_one_after_the_other(yard: Open, tmp_path: Path) -> None:
     here = await yard(6)
     cargo = [await here.cargo(f"T{n}", {f"f{n}": "x\n"}) for n in range(1, 7)]
