@@ -16,6 +16,9 @@ from tests.faults.books import LOSSES
 from tests.faults.rounds import CELLS, Cell, Outcome, play
 from tests.faults.yard import can_mount
 
+MOST = 4
+"""Findings of one kind that are printed of a round; its folder has all of them."""
+
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
@@ -94,8 +97,8 @@ def _tell(console: Console, outcome: Outcome, seed: int, injected: int) -> None:
     )
     if not outcome.ok:
         for name, found in outcome.losses.items():
-            for text in found:
-                console.print(f"        {name}: {text}", markup=False, highlight=False)
+            for text in found[:MOST]:
+                console.print(f"        {name} ({len(found)}): {text}", markup=False, highlight=False)
         again = f"python -m tests.faults --seed {seed} --round {outcome.number}"
         console.print(f"        kept in {outcome.folder}; again: {again}", markup=False, highlight=False)
 

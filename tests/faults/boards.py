@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from engine.llm.simulator import Answer, Batches, Edit, RandomFaults, Scenario
 
 AGENT = """
-cat > /dev/null
+task=$(sed -n "s/^Task: *//p" | head -n 1)
 setsid sleep 600 > /dev/null 2>&1 &
 sleep 0.2
-task=$(basename "$PWD")
 if grep -q "|$task|" clashing.txt; then echo "$task" >> shared.txt; else echo "$task" > "$task.txt"; fi
 """
 """An agent as one must expect them: it leaves a process behind that no signal to its group reaches."""
 
 _HEAD = "| ID | Scope | Status | Branch | Verification | Lane | After |\n|---|---|---|---|---|---|---|\n"
-_SETTINGS = """
+LEASE = 4.0
+"""Seconds after which the others take what a dead or silent orchestrator had."""
+
+_SETTINGS = f"""
 [run]
 max_concurrency = 4
 [git]
@@ -25,7 +27,7 @@ max_age = "0.6s"
 max_batch = 3
 timeout = "20s"
 [locks]
-lease = "2s"
+lease = "{LEASE:g}s"
 """
 
 

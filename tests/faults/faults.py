@@ -82,15 +82,14 @@ def moments(rng: random.Random, count: int, among: Sequence[str] = tuple(MOMENTS
     return sorted((rng.choice(among) for _ in range(count)), key=order.index)
 
 
-def _one(yard: Yard, rng: random.Random) -> tuple[int, Run]:
-    """Pick a run that is at work, and start those that are not."""
+def _victim(yard: Yard, rng: random.Random) -> tuple[int, Run] | None:
+    """Pick a run that is at work, starting those that ended (or leaving that to the others); None when all landed."""
+    if any(run is not None and run.process.poll() == 0 for run in yard.slots):
+        return None
     for slot, run in enumerate(yard.slots):
-        if run is None or not run.alive:
+        if run is None or (not run.alive and (rng.random() < 0.5 or not yard.at_work)):
             yard.start(slot)
-    slot = rng.randrange(len(yard.slots))
-    run = yard.slots[slot]
-    assert run is not None
-    return slot, run
+    return rng.choice(yard.at_work)
 
 
 def _some_moment(run: Run, rng: random.Random) -> str | None:
@@ -104,7 +103,10 @@ def kill_at(moment: str) -> Fault:
     """SIGKILL as soon as a moment has come, or a little later."""
 
     def kill(yard: Yard, rng: random.Random) -> str | None:
-        _, run = _one(yard, rng)
+        victim = _victim(yard, rng)
+        if victim is None:
+            return None
+        run = victim[1]
         if run.wait_for(MOMENTS[moment], PATIENCE) is None:
             return None
         time.sleep(rng.choice((0.0, 0.0, rng.uniform(0, 0.03))))
@@ -114,24 +116,36 @@ def kill_at(moment: str) -> Fault:
     return kill
 
 
+def kill_at_next(yard: Yard, rng: random.Random) -> str | None:
+    """SIGKILL at one of the next events, whichever it is."""
+    victim = _victim(yard, rng)
+    moment = None if victim is None else _some_moment(victim[1], rng)
+    if victim is None or moment is None:
+        return None
+    victim[1].kill()
+    return moment
+
+
 def kill_with_all(yard: Yard, rng: random.Random) -> str | None:
     """SIGKILL for the run and for all it has started, at once: what a host that goes down leaves."""
-    _, run = _one(yard, rng)
-    moment = _some_moment(run, rng)
+    victim = _victim(yard, rng)
+    moment = None if victim is None else _some_moment(victim[1], rng)
     if moment is None:
         return None
     for process in yard.processes():
         with contextlib.suppress(psutil.Error):
             process.kill()
-    run.kill()
+    for _, run in yard.at_work:
+        run.kill()
     return moment
 
 
 def kill_somewhere(yard: Yard, rng: random.Random) -> str | None:
     """SIGKILL at a random moment."""
-    _, run = _one(yard, rng)
-    if run.ended_within(rng.uniform(0.3, 4.5)):
+    victim = _victim(yard, rng)
+    if victim is None or victim[1].ended_within(rng.uniform(0.3, 4.5)):
         return None
+    run = victim[1]
     run.kill()
     return "at random"
 
@@ -140,7 +154,7 @@ def kill_at_git_command(yard: Yard, rng: random.Random) -> str | None:
     """SIGKILL before, during or after the n-th git command of the process."""
     for slot, run in enumerate(yard.slots):
         if run is None or not run.alive:
-            point = f"{rng.randint(1, 120)}:{rng.choice(('before', 'during', 'after'))}"
+            point = f"{rng.randint(1, 200)}:{rng.choice(('before', 'during', 'after'))}"
             hurt = yard.start(slot, {FAULT_POINT: point})
             hurt.ended_within(PATIENCE)
             return point if hurt.process.returncode == -signal.SIGKILL else None
@@ -151,10 +165,11 @@ def stop_for(seconds: float) -> Fault:
     """SIGSTOP for so long, then SIGCONT: the process wakes up and believes that no time has passed."""
 
     def stop(yard: Yard, rng: random.Random) -> str | None:
-        _, run = _one(yard, rng)
-        moment = _some_moment(run, rng)
-        if moment is None:
+        victim = _victim(yard, rng)
+        moment = None if victim is None else _some_moment(victim[1], rng)
+        if victim is None or moment is None:
             return None
+        run = victim[1]
         run.signal(signal.SIGSTOP)
         time.sleep(seconds)
         run.signal(signal.SIGCONT)
@@ -167,10 +182,11 @@ def _for_a_while(
     yard: Yard, rng: random.Random, away: Callable[[int], object], back: Callable[[int], object]
 ) -> str | None:
     """Take something away at a random moment, and give it back."""
-    slot, run = _one(yard, rng)
-    moment = _some_moment(run, rng)
-    if moment is None:
+    victim = _victim(yard, rng)
+    moment = None if victim is None else _some_moment(victim[1], rng)
+    if victim is None or moment is None:
         return None
+    slot, run = victim
     away(slot)
     try:
         run.ended_within(rng.uniform(0.2, 2.0))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults import faults
-from tests.faults.boards import Board, agents, models
+from tests.faults.boards import LEASE, Board, agents, models
 from tests.faults.books import LOSSES, Books
 from tests.faults.faults import Fault
 from tests.faults.process import Run
@@ -21,10 +21,13 @@ from tests.faults.yard import Yard
 MAX_STARTS = 6
 """How often the command may be started again once nobody hurts it any more."""
 
-TO_THE_END = 120.0
+TO_THE_END = 240.0
 """Seconds that one run may take to its end, on a machine with a lot to do."""
 
 ROOM = 64 << 20
+
+
+Plan = Callable[[random.Random], Sequence[Fault]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Cell:
     """One kind of fault. `plan` gives the faults of a round, `board` what is worked on by a number of chance."""
 
     name: str
-    plan: Callable[[random.Random], Sequence[Fault]]
+    plan: Plan
     board: Callable[[int], Board] = lambda seed: models(seed) if seed % 2 else agents(8)
     orchestrators: int = 1
     redis: bool = False
@@ -61,24 +64,48 @@ class Outcome:
         return not any(self.losses.values())
 
 
-def _times(fault: Fault, low: int, high: int) -> Callable[[random.Random], Sequence[Fault]]:
+def _times(fault: Fault, low: int, high: int) -> Plan:
     return lambda rng: [fault] * rng.randint(low, high)
 
+
+def _two(what: str, plan: Plan) -> Cell:
+    return Cell(f"2 orchestrators, Redis: {what}", plan, orchestrators=2, redis=True)
+
+
+def _five(what: str, plan: Plan, *, redis: bool = False) -> Cell:
+    name = "5 orchestrators, Redis" if redis else "5 orchestrators"
+    return Cell(f"{name}: {what}", plan, lambda seed: agents(32), orchestrators=5, redis=redis)
+
+
+PAST_LEASE = faults.stop_for(LEASE + 1.0)
 
 CELLS = {
     cell.name: cell
     for cell in (
         Cell(
             "SIGKILL at a journaled step",
-            lambda rng: [faults.kill_at(moment) for moment in faults.moments(rng, 4)],
+            lambda rng: [faults.kill_at(moment) for moment in faults.moments(rng, 6)],
         ),
-        Cell("SIGKILL at a git command", _times(faults.kill_at_git_command, 3, 5)),
-        Cell("SIGKILL at a random moment", _times(faults.kill_somewhere, 3, 5)),
-        Cell("SIGKILL of all processes", _times(faults.kill_with_all, 3, 5)),
-        Cell("SIGSTOP for 3 s, then SIGCONT", _times(faults.stop_for(3.0), 2, 3)),
-        Cell("disk full", _times(faults.fill_disk, 2, 3), room=ROOM),
-        Cell("model service out of reach", _times(faults.cut_off_service, 2, 4), board=models),
-        Cell("git remote out of reach", _times(faults.cut_off_remote, 2, 3)),
+        Cell("SIGKILL at a git command", _times(faults.kill_at_git_command, 5, 7)),
+        Cell("SIGKILL at a random moment", _times(faults.kill_somewhere, 5, 7)),
+        Cell("SIGKILL of all processes", _times(faults.kill_with_all, 4, 6)),
+        Cell(f"SIGSTOP for {LEASE + 1:g} s, then SIGCONT", _times(PAST_LEASE, 2, 3)),
+        Cell("disk full", _times(faults.fill_disk, 3, 4), room=ROOM),
+        Cell("model service out of reach", _times(faults.cut_off_service, 4, 6), board=models),
+        Cell("git remote out of reach", _times(faults.cut_off_remote, 3, 5)),
+        Cell(
+            "2 orchestrators: SIGKILL at a journaled step",
+            _times(faults.kill_at_next, 4, 6),
+            orchestrators=2,
+        ),
+        _five("SIGKILL", _times(faults.kill_somewhere, 8, 10)),
+        _five("SIGKILL of all", _times(faults.kill_with_all, 3, 4)),
+        _five("SIGSTOP past the lease", _times(PAST_LEASE, 4, 5)),
+        _two("SIGKILL", _times(faults.kill_somewhere, 4, 6)),
+        _two("SIGSTOP past the lease", _times(PAST_LEASE, 2, 3)),
+        _two("Redis killed", _times(faults.kill_redis, 2, 3)),
+        _five("SIGKILL", _times(faults.kill_somewhere, 8, 10), redis=True),
+        _five("Redis out of reach for one", _times(faults.cut_off_redis, 4, 6), redis=True),
     )
 }
 

@@ -55,7 +55,7 @@ class Yard:
         self.runs: list[Run] = []
         self._room = room
         self.simulator = Simulator(board.scenario) if board.scenario is not None else None
-        self.redis = Server(folder) if redis else None
+        self.redis = Server(folder, durable=True) if redis else None
         self.service_cables: list[Cable] = []
         self.redis_cables: list[Cable] = []
 
@@ -136,6 +136,8 @@ class Yard:
             ours["TASKYARD_LLM_BASE_URL"] = f"http://127.0.0.1:{self.service_cables[slot].port}"
         if self.redis_cables:
             ours["TASKYARD_LOCKS_URL"] = f"redis://127.0.0.1:{self.redis_cables[slot].port}/0"
+        elif len(self.slots) > 1:
+            ours["TASKYARD_LOCKS_SHARED"] = "true"
         return ours
 
     def start(self, slot: int, more: Mapping[str, str] | None = None) -> Run:
@@ -145,6 +147,11 @@ class Yard:
         self.slots[slot] = run
         self.runs.append(run)
         return run
+
+    @property
+    def at_work(self) -> list[tuple[int, Run]]:
+        """The runs that have not ended, with their slots."""
+        return [(slot, run) for slot, run in enumerate(self.slots) if run is not None and run.alive]
 
     def processes(self) -> list[psutil.Process]:
         """Everything that any run of this yard has started and that still lives, the runs included."""
