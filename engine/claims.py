@@ -54,7 +54,8 @@ class Claim:
         self.before = before
         self._lock = lock
         self._session = session
-        self._told = Outcome("open", session=session)
+        # What an earlier claimant has made stays told until there is something newer.
+        self._told = before if before is not None and not before.final else Outcome("open")
 
     @property
     def token(self) -> int:

@@ -39,6 +39,7 @@ TELL_EVERY = 1.0
 ASK_AGAIN = 0.5
 JOIN_WITHIN = 30.0
 PEERS_KEPT = 100
+LEAVE_WITHIN = 2.0
 
 
 class _Member(msgspec.Struct, frozen=True):
@@ -272,9 +273,10 @@ class Share:
     async def close(self) -> None:
         """Leave: what is claimed still is given back at once, so that others need not wait for the lease."""
         self.gate.close()
-        for claim in tuple(self._mine.values()):
-            await claim.release()
-        await self._member.release()
+        claims = tuple(self._mine.values())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_WITHIN):  # Where nobody answers, the leases will lapse.
+                await asyncio.gather(*(claim.release() for claim in claims), self._member.release())
         await self._store.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,3 +157,51 @@ def test_while_the_lock_server_is_away_the_run_waits(
         assert member.finished.landed == tasks
     all_landed_once(crew, tasks)
     assert len(crew.worked) == tasks
+
+
+def test_one_that_is_stopped_gives_its_tasks_back_at_once(
+    tmp_path: Path, crews: list[Crew], server: Server
+) -> None:
+    tasks = 6
+    crew = Crew.make(tmp_path, tasks, seconds=1.0, slots=2, url=server.url, lease=600.0)
+    crews.append(crew)
+    first, second = crew.start(crew.clone()), crew.start(crew.clone())
+    until(lambda: in_work(crew, first) and in_work(crew, second))
+    first.process.send_signal(signal.SIGINT)
+    crew.wait()
+    assert first.process.returncode == 130
+    assert first.finished.status == "interrupted"
+    # Had it kept them for the lease, the other would have waited for ten minutes.
+    assert (second.process.returncode, second.finished.landed) == (0, tasks)
+    all_landed_once(crew, tasks)
+
+
+def test_what_failed_here_is_not_tried_there(tmp_path: Path, crews: list[Crew]) -> None:
+    crew = Crew.make(tmp_path, 3, seconds=1.5, slots=1)
+    crews.append(crew)
+    crew.sample.commit("A task that cannot pass", {"tasks/board.md": BOARD_WITH_A_FAILURE})
+    crew.sample.git("push", "--quiet", "origin", "main")
+    members = [crew.start(), crew.start()]
+    crew.wait()
+    for member in members:
+        finished = member.finished
+        assert (finished.status, finished.exit_status, finished.landed, finished.failed) == (
+            "failed",
+            1,
+            2,
+            1,
+        )
+    tries = Counter(task for task, _ in crew.worked)
+    assert tries == {"T1": 1, "T2": 3, "T3": 1}
+    assert len({run for task, run in crew.worked if task == "T2"}) == 1, (
+        "by one of them, up to its last attempt"
+    )
+
+
+BOARD_WITH_A_FAILURE = """\
+| ID | Scope | Status | Branch | Verification |
+|---|---|---|---|---|
+| T1 | Write the file number 1 | [ ] | | `test -s t1.txt` |
+| T2 | Write the file number 2 | [ ] | | `false` |
+| T3 | Write the file number 3 | [ ] | | `test -s t3.txt` |
+"""
