@@ -21,6 +21,7 @@ from engine.store.journal import Journal
 from engine.store.state_db import open_state
 from tests.bench import Row
 from tests.bench.long_run import long_run
+from tests.samples import started
 
 EMPTY = 10_000
 
@@ -135,12 +136,7 @@ async def _whole_engine(folder: Path, count: int) -> float:
     bus.attach(JournalSink(journal, "r1", lambda: bus.state), RunState())
     activities = _Nothing(bus)
     tasks = _tasks(count)
-    await bus.commit(
-        ev.RunStarted(
-            at=time.time(), run="r1", board="board.md", repository="/", base="", target="t", remote="", host="h",
-            pid=1, tasks=tuple(tasks), max_concurrency=64, max_attempts=3, max_batch=10, max_age=5.0,
-        )
-    )  # fmt: skip
+    await bus.commit(started(*tasks, at=time.time(), max_concurrency=64))
 
     async def work(task: Task, slot: Slot) -> None:
         ready = await run_task(task, activities)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from engine.events import Progressed, RunStarted, TaskQueued
+from engine.events import Progressed, TaskQueued
 from engine.model import Task
 from engine.state import RunState
 from engine.store.journal import Journal, JournalReader
 from engine.store.state_db import open_state
 from tests.bench import Row
+from tests.samples import started
 
 
 def rows() -> list[Row]:
@@ -123,22 +124,7 @@ def _resuming(folder: Path) -> Row:
     tasks = tuple(
         Task(id=f"T{n}", scope=f"Handle case {n} of the parser", branch=f"task/T{n}") for n in range(10_000)
     )
-    start = RunStarted(
-        at=1.0,
-        run="run",
-        board="board.md",
-        repository="/r",
-        base="b",
-        target="t",
-        remote="origin",
-        host="h",
-        pid=1,
-        tasks=tasks,
-        max_concurrency=10,
-        max_attempts=3,
-        max_batch=10,
-        max_age=5.0,
-    )
+    start = started(*tasks, at=1.0, run="run", board="board.md")
     journal.begin_run("run", "board.md")
     state = RunState().apply_all([start, *(TaskQueued(at=2.0, task=task.id) for task in tasks)])
     journal.append("run", [start], durable=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from engine import events as ev
 from engine.model import AnswerSource, Change, Plan, Role, Stage, Task, Usage, Verdict, Verification
+from tests.samples import started
 
 ROLES = {Stage.PLAN: Role.PLANNER, Stage.IMPLEMENT: Role.IMPLEMENTER, Stage.JUDGE: Role.JUDGE}
 STATE = "/home/someone/projects/parser/.git/taskyard"
@@ -23,11 +24,8 @@ def long_run(tasks: int, *, seed: int = 1) -> Iterator[ev.Event]:
         at += chance.random()
         return at
 
-    yield ev.RunStarted(
-        at=at, run="r1", board="tasks/board.md", repository="/home/someone/projects/parser", base="b" * 40,
-        target="taskyard/board", remote="origin", host="h", pid=1, max_concurrency=64, max_attempts=3, max_batch=10,
-        max_age=5.0, tasks=tuple(_task(f"T{number}") for number in range(tasks)),
-    )  # fmt: skip
+    board = tuple(_task(f"T{number}") for number in range(tasks))
+    yield started(*board, at=at, repository="/home/someone/projects/parser", max_concurrency=64)
     for number in range(tasks):
         task = f"T{number}"
         commit = hashlib.sha1(task.encode()).hexdigest()

@@ -25,6 +25,7 @@ from engine.settings import Settings
 from engine.snapshot import TaskView
 from engine.store.cache import ResultCache
 from tests.board.boards import HEADER
+from tests.samples import begun
 
 ROW = Task("A", "one", command="true", line=3)
 NEW_WORDS = replace(ROW, scope="two", line=9)
@@ -197,7 +198,7 @@ class Yard:
             return
         early = [name for name in view.task.after if self.bus.state.view(name).state is not TaskState.LANDED]
         self.early += [(task.id, name) for name in early]
-        self.bus.emit(ev.AttemptStarted(at=1.0, task=task.id, attempt=view.attempt + 1, branch="", base=""))
+        self.bus.emit(begun(task.id, at=1.0, attempt=view.attempt + 1))
         gate = self.gates[task.id] = asyncio.get_running_loop().create_future()
         try:
             await gate

@@ -16,7 +16,7 @@ from engine import events as ev
 from engine.model import BoardStatus, Task
 from engine.rows import BoardChange, EditKind, RowEdit
 from engine.state import RunState
-from tests.cli.taskyard import START, sample_events
+from tests.samples import START, short_run
 from tui.headless import EventPrinter, ProgressLines
 from tui.plain import ago, count, duration, money, one_line, size, table, thousands
 
@@ -27,7 +27,7 @@ def told(events: list[ev.Event]) -> list[str]:
 
 
 def test_each_fact_worth_a_line_gets_one() -> None:
-    assert told(sample_events()) == [
+    assert told(short_run()) == [
         "00:00  run    r1: 3 tasks of tasks/board.md, 4 at a time; lands on taskyard/board, pushed to origin",
         "00:02  T1     started",
         "00:04  T1     changed 2 files, +41 −7, 1111111",
@@ -56,7 +56,7 @@ def test_each_fact_worth_a_line_gets_one() -> None:
 
 
 def test_a_push_of_the_boards_new_states_is_told_as_that() -> None:
-    start, finished = sample_events()[0], sample_events()[-1]
+    start, finished = short_run()[0], short_run()[-1]
     assert isinstance(finished, ev.RunFinished)
     push = ev.Pushed(at=START + 20, train=0, ref="taskyard/board", tip="f" * 40)
     end = msgspec.structs.replace(finished, landed=0, failed=3, trains=0)
@@ -64,13 +64,13 @@ def test_a_push_of_the_boards_new_states_is_told_as_that() -> None:
     assert lines[1] == "00:20  push   the board's new states to taskyard/board, fffffff"
     assert "  git      1 push of the board's new states" in lines
     assert "  git      nothing landed, nothing pushed" in told([start, end])
-    *before, _ = sample_events()
+    *before, _ = short_run()
     lines = told([*before, push, msgspec.structs.replace(finished, pushes=2)])
     assert "  git      1 push in 1 train for 2 tasks, 1 saved; 1 push of the board's new states" in lines
 
 
 def test_a_resumed_run_goes_on_from_what_is_known() -> None:
-    *known, finished = sample_events()
+    *known, finished = short_run()
     lines = ProgressLines(RunState().apply_all(known).snapshot())
     resumed = ev.RunResumed(at=START + 60, host="here", pid=77)
     assert list(lines.of(resumed)) == ["00:20  run    taken up again by process 77"]
@@ -78,7 +78,7 @@ def test_a_resumed_run_goes_on_from_what_is_known() -> None:
 
 
 def test_what_landed_before_the_run_saved_it_nothing() -> None:
-    begun, *rest = sample_events()
+    begun, *rest = short_run()
     assert isinstance(begun, ev.RunStarted)
     before = tuple(Task(f"B{n}", "Old", status=BoardStatus.LANDED) for n in range(30))
     *_, end = rest
@@ -90,7 +90,7 @@ def test_what_landed_before_the_run_saved_it_nothing() -> None:
 
 
 def test_a_cycle_that_opens_with_the_compact_state_is_enough() -> None:
-    *known, finished = sample_events()
+    *known, finished = short_run()
     state = msgspec.Raw(msgspec.json.encode(RunState().apply_all(known).snapshot()))
     lines = told([ev.CycleStarted(at=START + 50, cycle=2, state=state), finished])
     assert "  git      1 push in 1 train for 2 tasks, 1 saved" in lines
@@ -108,7 +108,7 @@ def test_a_reader_that_goes_away_is_told_once_and_the_run_is_not_disturbed() -> 
     with _stream(writing) as stream:
         printer = EventPrinter(stream, None, on_closed=on_closed)
         os.close(reading)
-        for event in sample_events():
+        for event in short_run():
             printer.print(event)
         assert closed.wait(10)
         assert printer.close(10)
@@ -138,10 +138,10 @@ def _stream(descriptor: int) -> Iterator[TextIO]:
 def test_json_lines_are_the_events() -> None:
     stream = io.StringIO()
     printer = EventPrinter(stream, None)
-    for event in sample_events():
+    for event in short_run():
         printer.print(event)
     assert printer.close(10)
-    assert [ev.decode(line.encode()) for line in stream.getvalue().splitlines()] == sample_events()
+    assert [ev.decode(line.encode()) for line in stream.getvalue().splitlines()] == short_run()
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ import pytest
 from engine.locks import DistributedLock, open_locks
 from engine.paths import StatePaths
 from engine.store.owner import Owner
-from tests.cli.taskyard import record, sample_events, taskyard
+from tests.cli.taskyard import taskyard
 from tests.locks.servers import Server
 from tests.sample_repository import SampleRepository
+from tests.samples import record, short_run
 from tui.cli import main
 
 Repo = Callable[..., SampleRepository]
@@ -80,11 +81,11 @@ def test_holders_are_listed(
 
 
 def test_a_live_run_is_listed_and_an_ended_one_is_not(root: Path, capsys: Capture) -> None:
-    record(root, sample_events()[:-1], owner=Owner.of_this_process())
+    record(root, short_run()[:-1], owner=Owner.of_this_process())
     assert main(["locks", "--json"]) == 0
     [report] = json.loads(capsys.readouterr().out)
     assert (report["name"], report["pid"], report["token"]) == ("run tasks/board.md", os.getpid(), None)
-    record(root, sample_events(), run="r2", owner=Owner.of_this_process())
+    record(root, short_run(), run="r2", owner=Owner.of_this_process())
     assert main(["locks", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 1
 

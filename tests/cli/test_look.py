@@ -18,15 +18,16 @@ from engine.state import RunState
 from engine.store.journal import Journal
 from engine.store.owner import Owner
 from engine.store.state_db import open_state
-from tests.cli.taskyard import PROGRAM, record, sample_events, taskyard
+from tests.cli.taskyard import PROGRAM, taskyard
 from tests.sample_repository import SampleRepository
+from tests.samples import record, short_run
 
 Repo = Callable[..., SampleRepository]
 
 
 def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
     root = repo().path
-    record(root, sample_events())
+    record(root, short_run())
     said = taskyard("status", at=root)
     assert said.status == 0
     assert said.out.splitlines() == [
@@ -43,26 +44,26 @@ def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
 
 def test_status_as_json_is_the_snapshot(repo: Repo) -> None:
     root = repo().path
-    record(root, sample_events())
+    record(root, short_run())
     said = taskyard("status", "--json", at=root)
     report = json.loads(said.out)
     assert report.pop("schema") == 1
     assert report.pop("alive") is False
-    expected = RunState().apply_all(sample_events()).snapshot()
+    expected = RunState().apply_all(short_run()).snapshot()
     shown = msgspec.convert(report, Snapshot, str_keys=True)
     assert msgspec.json.encode(shown) == msgspec.json.encode(expected)
 
 
 def test_status_from_below_the_top_and_by_the_beginning_of_an_id(repo: Repo) -> None:
     root = repo({"src/a.py": ""}).path
-    record(root, sample_events())
+    record(root, short_run())
     assert taskyard("status", "r", at=root / "src").out.startswith("run r1 ")
 
 
 def test_status_says_that_a_run_died(repo: Repo) -> None:
     root = repo().path
     gone = Owner(Owner.of_this_process().host, 2**22 - 1)
-    record(root, sample_events()[:-1], owner=gone)
+    record(root, short_run()[:-1], owner=gone)
     said = taskyard("status", at=root)
     words = f"died: process {gone.pid} on {gone.host} is gone; take it up with: taskyard run"
     assert said.out.splitlines()[0] == f"run r1 of tasks/board.md, 00:20: {words}"
@@ -71,7 +72,7 @@ def test_status_says_that_a_run_died(repo: Repo) -> None:
 
 def test_nothing_runs_in_a_run_that_has_stopped(repo: Repo) -> None:
     root = repo().path
-    stopped = [*sample_events()[:-2], msgspec.structs.replace(sample_events()[-1], status="interrupted")]
+    stopped = [*short_run()[:-2], msgspec.structs.replace(short_run()[-1], status="interrupted")]
     record(root, stopped)
     lines = taskyard("status", at=root).out.splitlines()
     assert lines[0] == "run r1 of tasks/board.md, 01:12: interrupted"
@@ -108,16 +109,16 @@ def test_a_run_nobody_knows(repo: Repo, command: str) -> None:
         f"taskyard: nothing was run in {root} yet: start with: taskyard run\n",
     )
     assert not (root / ".git" / "taskyard").exists()
-    record(root, sample_events())
+    record(root, short_run())
     said = taskyard(command, "nope", at=root)
     assert (said.status, said.err) == (2, "taskyard: there is no run nope: the newest are r1\n")
 
 
 def test_replay_prints_the_run_and_a_file_of_events_is_a_run_too(repo: Repo, tmp_path: Path) -> None:
     root = repo().path
-    record(root, sample_events())
+    record(root, short_run())
     lines = taskyard("replay", "--json", at=root).out
-    assert [decode(line.encode()) for line in lines.splitlines()] == sample_events()
+    assert [decode(line.encode()) for line in lines.splitlines()] == short_run()
     file = tmp_path / "run.jsonl"
     file.write_text(lines)
     again = taskyard("replay", str(file), at=tmp_path)
@@ -127,7 +128,7 @@ def test_replay_prints_the_run_and_a_file_of_events_is_a_run_too(repo: Repo, tmp
 
 def test_a_file_that_holds_no_events(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl"
-    file.write_bytes(encode(sample_events()[0]) + b"\n{}\n")
+    file.write_bytes(encode(short_run()[0]) + b"\n{}\n")
     said = taskyard("replay", str(file), at=tmp_path)
     assert said.status == 2
     assert said.err.startswith(f"taskyard: line 2 of {file} is no event (")
@@ -136,7 +137,7 @@ def test_a_file_that_holds_no_events(tmp_path: Path) -> None:
 
 def test_watch_prints_what_another_process_writes_until_the_run_ends(repo: Repo) -> None:
     root = repo().path
-    *first, finished = sample_events()
+    *first, finished = short_run()
     paths = record(root, first, owner=Owner.of_this_process())
     watching = subprocess.Popen(
         [*PROGRAM, "watch", "--json"], cwd=root, stdout=subprocess.PIPE, env=environment(), text=True
@@ -155,7 +156,7 @@ def test_watch_prints_what_another_process_writes_until_the_run_ends(repo: Repo)
 def test_watch_says_so_when_the_run_dies(repo: Repo) -> None:
     root = repo().path
     worker = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    record(root, sample_events()[:-1], owner=Owner(Owner.of_this_process().host, worker.pid))
+    record(root, short_run()[:-1], owner=Owner(Owner.of_this_process().host, worker.pid))
     watching = subprocess.Popen(
         [*PROGRAM, "watch"],
         cwd=root,

@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from engine.store.owner import Owner
-from tests.cli.taskyard import PROGRAM, record, sample_events, taskyard
+from tests.cli.taskyard import PROGRAM, taskyard
 from tests.cli.test_look import environment
 from tests.sample_repository import SampleRepository
+from tests.samples import record, short_run
 
 Repo = Callable[..., SampleRepository]
 
@@ -26,7 +27,7 @@ Repo = Callable[..., SampleRepository]
 def root(repo: Repo) -> Path:
     """A repository with a run that another process seems to be at."""
     path = repo().path
-    record(path, sample_events()[:-1], owner=Owner.of_this_process())
+    record(path, short_run()[:-1], owner=Owner.of_this_process())
     return path
 
 

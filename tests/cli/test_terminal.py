@@ -13,9 +13,10 @@ import pyte
 import pytest
 
 from engine.store.owner import Owner
-from tests.cli.taskyard import PROGRAM, record, sample_events
+from tests.cli.taskyard import PROGRAM
 from tests.cli.test_run import BOARD, SLOW, processes_of, project, settings
 from tests.sample_repository import SampleRepository
+from tests.samples import record, short_run
 
 Repo = Callable[..., SampleRepository]
 LEAVES = b"\x1b[?1049l"
@@ -110,7 +111,7 @@ def test_what_came_of_a_run_stays_when_the_dashboard_is_left(repo: Repo) -> None
 )
 def test_looking_at_a_run_of_the_past(repo: Repo, command: str, shown: str, status: int) -> None:
     root = repo().path
-    record(root, sample_events(), owner=Owner.of_this_process())
+    record(root, short_run(), owner=Owner.of_this_process())
     with Terminal(command, at=root) as terminal:
         terminal.wait_for(shown)
         terminal.child.send("q")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.taskyard import PROGRAM, Said, record, sample_events, taskyard
+from tests.cli.taskyard import PROGRAM, Said, taskyard
 from tests.sample_repository import SampleRepository
+from tests.samples import record, short_run
 from tui.cli import main
 
 Repo = Callable[..., SampleRepository]
@@ -62,7 +63,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("args", "problem"),
     [
         (["statsu"], "No such command 'statsu'. Did you mean 'status'?: see taskyard --help"),
-        (["run", "--bord"], "No such option: --bord: see taskyard run --help"),
+        (["run", "--colour"], "No such option: --colour: see taskyard run --help"),
         (
             ["run", "-j", "0"],
             "Invalid value for '--max-concurrency' / '-j': Input should be greater than or equal to 1",
@@ -73,7 +74,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
             ["cache", "invalidate", "--task", "T1", "--activity", "judge"],
             "--task and --activity together: give one",
         ),
-        (["--bord"], "No such option: --bord: see taskyard run --help"),
+        (["--colour"], "No such option: --colour: see taskyard run --help"),
         (["history", "list", "--since", "soon"], "'soon' is no age: write it as"),
     ],
 )
@@ -99,7 +100,7 @@ def test_a_shell_completes_commands(tmp_path: Path) -> None:
 
 def test_a_reader_that_goes_away_ends_the_command_quietly(repo: Repo) -> None:
     root = repo().path
-    record(root, sample_events() * 300)
+    record(root, short_run() * 300)
     replaying = subprocess.Popen(
         [*PROGRAM, "replay", "--json"],
         cwd=root,
@@ -118,7 +119,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(repo: Repo) -> None:
 
 def test_an_output_that_knows_no_unicode_gets_substitutes(repo: Repo) -> None:
     root = repo().path
-    record(root, sample_events())
+    record(root, short_run())
     said = taskyard("replay", "--headless", at=root, environ={"PYTHONIOENCODING": "latin-1"})
     assert (said.status, said.err) == (0, "")
     assert "changed 2 files, +41 ?7" in said.out

@@ -33,8 +33,9 @@ from engine.model import (
     Verdict,
     Verification,
 )
+from tests import samples
 
-BEGIN = 1_800_000_000.0
+BEGIN = samples.START
 MODEL = "claude-opus-5-5"
 SLOTS = 6
 CLASHING = "T2.09"
@@ -100,21 +101,16 @@ def events(count: int = 24) -> list[ev.Event]:
     script = _Script()
     tasks = board(count)
     script.add(
-        ev.RunStarted(
+        samples.started(
+            *tasks,
             at=BEGIN,
             run="r-2027-01-15-a1",
             board="tasks/board-T2.md",
             repository="/home/ada/shop",
             base="9f3c2ab4d1e0",
-            target="taskyard/board",
-            remote="origin",
             host="ada",
             pid=4242,
-            tasks=tasks,
             max_concurrency=SLOTS,
-            max_attempts=3,
-            max_batch=10,
-            max_age=5.0,
             budget_usd=10.0,
             roles={"planner": MODEL, "implementer": MODEL, "judge": MODEL},
         )
@@ -151,15 +147,13 @@ def finished(
     at: float, *, status: str = "failed", exit_status: int = 1, landed: int = 23, failed: int = 1
 ) -> ev.RunFinished:
     """The last event."""
-    return ev.RunFinished(
+    return samples.finished(
         at=at,
-        status=status,  # type: ignore[arg-type]
+        status=status,
         exit_status=exit_status,
         total=24,
         landed=landed,
         failed=failed,
-        cancelled=0,
-        blocked=0,
         trains=5,
         pushes=5,
         model_calls=60,

@@ -15,6 +15,7 @@ from engine.project import Project, open_project
 from engine.rows import BoardChange
 from engine.settings import load_settings
 from tests.sample_repository import SampleRepository
+from tests.samples import begun, started
 
 HEAD = "| ID | Scope | Status | Branch | Verification | After |\n|---|---|---|---|---|---|\n"
 MakeRepo = Callable[..., SampleRepository]
@@ -39,12 +40,8 @@ class Desk:
     async def open(self, mode: Mode) -> Follower:
         project = await open_project(self.settings, os.environ)
         self.bus.emit(
-            ev.RunStarted(
-                at=100.0, run="r1", board=project.board_path, repository=str(self.path.parent), base="b",
-                target=project.preflight.target, remote="", host="here", pid=1, tasks=project.rows.tasks,
-                max_concurrency=2, max_attempts=3, max_batch=10, max_age=5.0,
-            )
-        )  # fmt: skip
+            started(*project.rows.tasks, at=100.0, board=project.board_path, target=project.preflight.target)
+        )
         follower = self.follow(project, mode)
         await self.look()
         return follower
@@ -82,7 +79,7 @@ class Desk:
 
     def begin(self, name: str) -> None:
         self.running.add(name)
-        self.bus.emit(ev.AttemptStarted(at=100.0, task=name, attempt=1, branch="", base=""))
+        self.bus.emit(begun(name, at=100.0))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import RunBusyError, StoreError
-from engine.events import Event, Progressed, RunStarted, TaskQueued
+from engine.events import Event, Progressed, TaskQueued
 from engine.model import Task
 from engine.snapshot import Snapshot
 from engine.state import RunState
@@ -29,6 +29,7 @@ from engine.store.database import Database
 from engine.store.journal import Journal, JournalReader
 from engine.store.owner import FOREIGN_SILENCE, Owner, process_mark
 from engine.store.state_db import open_state
+from tests.samples import started
 
 
 class Clock:
@@ -122,10 +123,7 @@ def test_a_resume_from_the_last_cycle_knows_as_much_as_from_the_first_event(
     state, at, generator = RunState(), 0.0, random.Random(7)
     journal.begin_run("r", "board.md")
     tasks = tuple(Task(id=f"T{n}", scope=f"scope {n}") for n in range(20))
-    start = RunStarted(
-        at=at, run="r", board="board.md", repository="/r", base="b", target="t", remote="", host="h", pid=1,
-        tasks=tasks, max_concurrency=4, max_attempts=3, max_batch=10, max_age=5.0,
-    )  # fmt: skip
+    start = started(*tasks, at=at, run="r", board="board.md")
     events: list[Event] = [start]
     for _ in range(5):
         for _ in range(200):

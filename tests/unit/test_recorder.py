@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from engine import events as ev
 from engine.bus import Bus
 from engine.errors import StoreError
-from engine.model import AnswerSource, Role, Task, TaskState, Usage
+from engine.model import AnswerSource, Role, TaskState, Usage
 from engine.recorder import HistoryRecorder, JournalSink
 from engine.state import RunState
 from engine.store.database import Database
@@ -26,6 +26,7 @@ from engine.store.history import HistoryPruner, PrunePolicy
 from engine.store.journal import Journal, JournalReader
 from engine.store.owner import Owner
 from engine.store.state_db import open_state
+from tests import samples
 from tests.bench.long_run import long_run
 from tests.random_events import events
 
@@ -58,22 +59,7 @@ def encoded(state: RunState) -> bytes:
 
 
 def started() -> ev.RunStarted:
-    return ev.RunStarted(
-        at=1.0,
-        run="r1",
-        board=BOARD,
-        repository="/repo",
-        base="b",
-        target="t",
-        remote="",
-        host="h",
-        pid=1,
-        tasks=(Task("A-1", "one"), Task("B-2", "two")),
-        max_concurrency=2,
-        max_attempts=3,
-        max_batch=10,
-        max_age=5.0,
-    )
+    return samples.started(at=1.0, board=BOARD, max_concurrency=2)
 
 
 Step = tuple[str, ev.Event | None]

@@ -30,41 +30,22 @@ from engine.model import (
 from engine.reducing import calls, facts, motion, tasks, trains
 from engine.snapshot import Snapshot, TaskView
 from engine.state import RunState
+from tests import samples
 from tests.random_events import TASKS, events
 from tests.tui import sample_run
 
-A = Task("A-1", "Add one")
-B = Task("B-2", "Add two", after=("A-1",))
+A, B = samples.PAIR
 
 
 def started(*tasks: Task, at: float = 100.0) -> ev.RunStarted:
-    return ev.RunStarted(
-        at=at,
-        run="r1",
-        board="tasks/board.md",
-        repository="/repo",
-        base="b" * 40,
-        target="taskyard/board",
-        remote="origin",
-        host="here",
-        pid=7,
-        tasks=tasks or (A, B),
-        max_concurrency=10,
-        max_attempts=3,
-        max_batch=10,
-        max_age=5.0,
-        budget_usd=10.0,
-        roles={"judge": "claude-opus-5-5"},
-    )
+    return samples.started(*tasks, at=at, pid=7, budget_usd=10.0, roles={"judge": "claude-opus-5-5"})
 
 
 def attempt(number: int = 1, *, task: str = "A-1", at: float = 101.0) -> ev.AttemptStarted:
-    return ev.AttemptStarted(
+    return samples.begun(
+        task,
         at=at,
-        task=task,
         attempt=number,
-        branch=f"task/{task}",
-        base="b" * 40,
         worktree=f"/trees/{task}",
         lessons=(LessonGiven("l1", "Mind the gap."),),
     )
@@ -89,17 +70,14 @@ def call(number: int, *, at: float, batched: bool = False) -> ev.CallStarted:
 def answer(
     number: int, *, at: float, source: AnswerSource = AnswerSource.CALL, usd: float | None = 0.5
 ) -> ev.CallAnswered:
-    return ev.CallAnswered(
+    saved = 0.5 if source is AnswerSource.CACHE else 0.0
+    return samples.answered(
+        f"c{number}",
+        "A-1",
         at=at,
-        call=f"c{number}",
-        task="A-1",
-        attempt=1,
-        role=Role.IMPLEMENTER,
-        model="claude-sonnet-5-5",
         source=source,
-        usage=Usage(input=100, output=10),
         usd=usd,
-        usd_saved=0.5 if source is AnswerSource.CACHE else 0.0,
+        usd_saved=saved,
         duration=2.0,
         record="/logs/c.json",
     )

@@ -15,6 +15,7 @@ from engine.model import Change, Plan, Stage, Task
 from engine.snapshot import TaskView
 from engine.store.lessons import Lesson, LessonStore, estimated_tokens
 from engine.teaching import MAX_OUTPUT, MOST_GIVEN, Teaching
+from tests import samples
 
 TAX = Task(id="T1", scope="Round the tax half up", type="fix_bug")
 RECEIPT = Task(id="T2", scope="Show the tax in two lines", type="fix_bug")
@@ -28,19 +29,14 @@ def store(tmp_path: Path) -> Iterator[LessonStore]:
 
 def begun() -> Bus:
     bus = Bus(clock=lambda: 100.0)
-    bus.emit(
-        ev.RunStarted(
-            at=0.0, run="r1", board="b", repository="/r", base="0", target="t", remote="", host="h", pid=1,
-            tasks=(TAX, RECEIPT), max_concurrency=1, max_attempts=3, max_batch=1, max_age=1.0,
-        )
-    )  # fmt: skip
+    bus.emit(samples.started(TAX, RECEIPT))
     return bus
 
 
 def changed(bus: Bus, *paths: str) -> TaskView:
     """The view of T2 after its change."""
     change = Change("1" * 40, "0" * 40, paths=paths)
-    bus.emit(ev.AttemptStarted(at=1.0, task="T2", attempt=1, branch="b", base="0"))
+    bus.emit(samples.begun("T2", at=1.0))
     bus.emit(ev.ChangeCommitted(at=2.0, task="T2", attempt=1, change=change))
     return bus.state.view("T2")
 
