@@ -15,6 +15,14 @@ import msgspec
 from engine.disks import network_file_system
 
 
+def user_state(environ: Mapping[str, str]) -> Path:
+    """The folder for what belongs to the user and to no repository."""
+    home = environ.get("XDG_STATE_HOME") or ""
+    if not Path(home).is_absolute():  # which the specification says is to be ignored
+        home = str(Path(environ.get("HOME") or "~").expanduser() / ".local" / "state")
+    return Path(home) / "taskyard"
+
+
 class StatePaths(msgspec.Struct, frozen=True):
     """The paths of one repository's state. `state` is never tracked by git and survives `git clean`."""
 
@@ -40,14 +48,11 @@ class StatePaths(msgspec.Struct, frozen=True):
         common = common_dir.resolve()
         name = common.parent.name if common.name == ".git" else common.name.removesuffix(".git")
         mark = hashlib.sha256(str(common).encode()).hexdigest()[:8]
-        home = environ.get("XDG_STATE_HOME") or ""
-        if not Path(home).is_absolute():  # which the specification says is to be ignored
-            home = str(Path(environ.get("HOME") or "~").expanduser() / ".local" / "state")
         own = f"{name}-{mark}"
         shared = state_dir is None and network(common)
-        state = Path(home) / "taskyard" / own / "state" if shared else state_dir or common / "taskyard"
+        state = user_state(environ) / own / "state" if shared else state_dir or common / "taskyard"
         # Resolved, for git tells the paths of worktrees so, and they are compared.
-        trees = (worktree_dir or Path(home) / "taskyard").resolve()
+        trees = (worktree_dir or user_state(environ)).resolve()
         return cls(
             state=state,
             worktrees=trees / own / "worktrees",

@@ -22,8 +22,9 @@ from textual.widgets import Input
 from engine.errors import TaskyardError
 from engine.snapshot import Snapshot, TaskView
 from tui.commands import DashboardCommands
-from tui.format import safe_text
+from tui.format import cut, safe_text
 from tui.frame import Frame
+from tui.hints import Hints
 from tui.notify import Notifier
 from tui.replays import Replays
 from tui.screens.base import FrameScreen
@@ -53,6 +54,7 @@ class DashboardApp(App[int]):
 
     `kept`: whether an interrupted run can be taken up again. With `notify`, who looks elsewhere is told that the run
     ended or that a task was given up. `choose`: begin by asking which run to watch.
+    `hints` are for newcomers.
     """
 
     CSS_PATH = "dashboard.tcss"
@@ -76,8 +78,10 @@ class DashboardApp(App[int]):
         kept: bool = True,
         notify: NotifySettings | None = None,
         choose: bool = False,
+        hints: Hints | None = None,
     ) -> None:
         super().__init__()
+        self.hints = hints or Hints()
         self._kept = kept
         self._choose = choose
         self._notifier: Notifier | None = None
@@ -187,7 +191,9 @@ class DashboardApp(App[int]):
             more = f", and {len(new) - 1} more" if len(new) > 1 else ""
             about = f"{new[-1].task}: " if new[-1].task else ""
             then = "esc goes back to the run" if self.replays.showing else "n lists all"
-            self.tell(f"{about}{safe_text(new[-1].text, 160)}{more}; {then}", "error")
+            end = f"{more}; {then}"
+            room = max(20, self.size.width - 4 - len(end))
+            self.tell(f"✗ {cut(about + safe_text(new[-1].text, 400), room)}{end}", "error")
 
     def _ring(self, codes: str) -> None:
         if self._driver is not None:
@@ -199,7 +205,7 @@ class DashboardApp(App[int]):
     def tell(
         self, message: str, severity: Literal["information", "warning", "error"] = "information"
     ) -> None:
-        """Say something in passing."""
+        """Say something in passing, on the line of the keys."""
         self.notify(message, severity=severity, markup=False, timeout=4)
 
     # Commands

@@ -61,8 +61,13 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def dollars(usd: float) -> str:
-    """Dollars to the cent, as wide as they must be and no wider; what is less than half a cent says so."""
-    return f"${usd:,.2f}" if usd >= 0.005 or usd <= 0 else "<$0.01"
+    """Dollars to the cent, as wide as they must be and no wider; what is less than half a cent says so.
+
+    A sum saved can be below nothing: writing a prompt cache costs more than it saves until later calls read it.
+    """
+    if 0 < usd < 0.005:
+        return "<$0.01"
+    return f"−${-usd:,.2f}" if usd <= -0.005 else f"${max(0.0, usd):,.2f}"
 
 
 def cut(text: str, width: int) -> str:

@@ -18,6 +18,7 @@ _WORKS_IN: dict[str, Mode] = {
     "retry": "LIVE",
     "cancel": "LIVE",
     "mark": "LIVE",
+    "mark_all": "LIVE",
     "pause": "LIVE",
     "drain": "LIVE",
     "lane": "LIVE",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from engine.model import TaskState
 from engine.snapshot import TaskView
@@ -13,6 +15,7 @@ class Order(StrEnum):
     """The orders of the task list; what it is called on the screen."""
 
     PROBLEMS = "problems first"
+    GROUPS = "by state"
     BOARD = "board order"
     ELAPSED = "longest first"
     COST = "dearest first"
@@ -22,6 +25,58 @@ class Order(StrEnum):
         """The order after this one."""
         orders = tuple(Order)
         return orders[(orders.index(self) + 1) % len(orders)]
+
+
+class Group(StrEnum):
+    """What the tasks are parted into by state; what a group is called on the screen."""
+
+    PERSON = "need a person"
+    RUNNING = "running"
+    TO_LAND = "to land"
+    WAITING = "waiting"
+    LANDED = "landed"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHead:
+    """The line over a group."""
+
+    group: Group
+    count: int
+    folded: bool
+
+
+Row: TypeAlias = TaskView | GroupHead
+
+_GROUPS = {
+    TaskState.FAILED: Group.PERSON,
+    TaskState.CANCELLED: Group.PERSON,
+    TaskState.RUNNING: Group.RUNNING,
+    TaskState.TO_LAND: Group.TO_LAND,
+    TaskState.QUEUED: Group.WAITING,
+    TaskState.WAITING: Group.WAITING,
+    TaskState.LANDED: Group.LANDED,
+}
+
+
+def group_of(view: TaskView) -> Group:
+    """The group that the task belongs to."""
+    return _GROUPS[view.state]
+
+
+def grouped(tasks: Sequence[TaskView], folded: Container[Group]) -> tuple[Row, ...]:
+    """The tasks under the heads of their groups, those that went wrong first in each; folded ones show their heads."""
+    members: dict[Group, list[TaskView]] = {group: [] for group in Group}
+    for view in tasks:
+        members[_GROUPS[view.state]].append(view)
+    rows: list[Row] = []
+    for group, views in members.items():
+        if views:
+            rows.append(GroupHead(group, len(views), group in folded))
+            if group not in folded:
+                views.sort(key=rank)
+                rows += views
+    return tuple(rows)
 
 
 _RANKS = {
@@ -47,10 +102,8 @@ def rank(view: TaskView) -> int:
 
 
 def is_problem(view: TaskView) -> bool:
-    """Whether something went wrong with the task that is not mended yet."""
-    if view.state is TaskState.LANDED:
-        return False
-    return view.state in (TaskState.FAILED, TaskState.CANCELLED) or view.sent_back or view.failures > 0
+    """Whether something went wrong with the task, also when a later try mended it."""
+    return view.state in (TaskState.FAILED, TaskState.CANCELLED) or view.sent_back or bool(view.ended_badly)
 
 
 def matches(view: TaskView, words: Sequence[str]) -> bool:

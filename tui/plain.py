@@ -31,8 +31,11 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def money(usd: float) -> str:
-    """Dollars, to a cent from ten cents on, finer below."""
-    return f"${usd:,.2f}" if usd >= 0.1 or usd == 0 else f"${usd:.4f}"
+    """Dollars, to a cent from ten cents on, finer below; never a minus before nothing."""
+    amount = abs(usd)
+    if amount < 0.00005:
+        return "$0.00"
+    return ("−" if usd < 0 else "") + (f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}")
 
 
 def duration(seconds: float) -> str:

@@ -11,7 +11,8 @@ from engine.figures import BatchView
 from engine.model import Stage, TaskState
 from engine.snapshot import TaskView
 from tui.format import dollars, fit, safe_text
-from tui.line import Line, Span
+from tui.line import Line, Span, cut_line
+from tui.order import Group, GroupHead
 from tui.plain import count, duration
 
 MAX_ID = 16
@@ -99,12 +100,30 @@ def why(view: TaskView, others: Mapping[str, TaskView], batches: Mapping[str, Ba
     if view.sent_back and view.state is TaskState.QUEUED:
         return safe_text(view.problem), "warn"
     if view.state is TaskState.LANDED:
-        return safe_text(view.last), "faint"
+        before = f" · {ended_badly(view)}" if view.ended_badly else ""
+        return safe_text(view.last) + before, "faint"
     if view.last:
         # The state's column names the stage already.
         last = view.last.removeprefix(f"{view.stage}: ") if view.stage is not None else view.last
         return safe_text(last), "muted"
     return safe_text(view.task.scope), "faint"
+
+
+def ended_badly(view: TaskView) -> str:
+    """What the last try that ended badly came to: "try 1, verify: AssertionError"."""
+    last = view.ended_badly[-1]
+    where = f", {last.stage}" if last.stage is not None else ""
+    return f"try {last.attempt}{where}: {safe_text(last.problem)}"
+
+
+def group_row(head: GroupHead, cells: int, *, here: bool = False) -> Line:
+    """The line over a group of tasks."""
+    tone = "bad strong" if head.group is Group.PERSON else "text strong"
+    mark = "▸" if head.folded else "▾"
+    spans = [("▌" if here else " ", "accent"), (f"{mark} {head.group} ", tone), (f"{head.count:,}", "muted")]
+    if head.folded:
+        spans.append(("  enter shows them", "faint"))
+    return cut_line(tuple(spans), cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +184,12 @@ def task_row(
     *,
     here: bool = False,
     marked: bool = False,
+    tell_problem: bool = False,
 ) -> Line:
-    """The row of a task. `here`: the cursor is on it; `marked`: it is chosen for the next command."""
+    """The row of a task. `here`: the cursor is on it; `marked`: it is chosen for the next command.
+
+    `tell_problem`: say why it is tried again rather than what it does.
+    """
     look = look_of(view)
     calm = "muted" if view.state.ended and view.state is not TaskState.FAILED else "text"
     spans: list[Span] = [("▌" if here else " ", "accent"), ("◆" if marked else " ", "accent")]
@@ -188,5 +211,7 @@ def task_row(
     if columns.cost:
         spans.append((fit(dollars(view.usd) if view.usd else "", columns.cost, right=True) + " ", calm))
     content, tone = why(view, others, batches)
+    if tell_problem and view.ended_badly and view.state not in (TaskState.FAILED, TaskState.CANCELLED):
+        content, tone = ended_badly(view), "muted" if view.state is TaskState.LANDED else "warn"
     spans.append((fit(content, columns.last), tone))
     return tuple(spans)

@@ -22,7 +22,7 @@ def head_lines(view: TaskView, now: float, width: int) -> list[Line]:
     if view.started is not None:
         spans.append((f"  {duration(view.elapsed(now))}", "muted"))
     spans.append((f"  {dollars(view.usd)}", "muted"))
-    if view.usd_saved:
+    if view.usd_saved >= 0.005:
         spans.append((f"  {dollars(view.usd_saved)} saved", "good"))
     if task.lane != "fast":
         spans.append((f"  {task.lane} lane", "batch"))
@@ -206,7 +206,14 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     )
     for call in view.calls:
         lines.append(_call_line(call))
+    if any(call.usd_saved < 0 for call in view.calls):
+        lines += [BLANK, *wrapped(_BELOW_NOTHING, width, "faint")]
     return lines
+
+
+_BELOW_NOTHING = (
+    "saved below nothing: writing a prompt cache costs more than the plain prompt; what reads it saves"
+)
 
 
 def _try_lines(calls: Sequence[CallView]) -> list[Line]:
@@ -246,7 +253,7 @@ def _call_line(call: CallView) -> Line:
         (fit(source_of(call), 7), "batch" if call.batched else "muted"),
         (f"{thousands(usage.prompt):>7}{thousands(usage.output):>7}", "text"),
         (f"{cost:>9}", "text"),
-        (f"{saved:>9}  ", "good"),
+        (f"{saved:>9}  ", "warn" if call.usd_saved < 0 else "good"),
         (safe_text(call.model, 40), "faint"),
     ]
     if call.error:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from engine.errors import TaskyardError
 from tui.app import ENDING, DashboardApp
 from tui.format import safe_text
+from tui.hints import Hints
 from tui.source import Source
 
 if TYPE_CHECKING:
@@ -29,8 +30,11 @@ def show(
     kept: bool = True,
     notify: NotifySettings | None = None,
     choose: bool = False,
+    hints: Path | None = None,
 ) -> int:
     """Show the source until somebody quits; gives the exit status. The source is stopped, and an error of it told.
+
+    `hints` is the file that remembers what a newcomer was told.
 
     An error of the dashboard itself is told in one line; how it came about goes to a file in `logs`, and with
     TASKYARD_DEBUG=1 to the terminal.
@@ -39,7 +43,7 @@ def show(
         # Exported by some shells and tools, they would hold the size of the terminal fixed; in a browser they are it.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
-    app = DashboardApp(source, kept=kept, notify=notify, choose=choose)
+    app = DashboardApp(source, kept=kept, notify=notify, choose=choose, hints=Hints(hints))
     crash: BaseException | None = None
     try:
         result = app.run()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
+from textual.widgets._toast import Toast
 
 from engine import events as ev
 from engine.log_times import LogTimes
@@ -17,7 +18,7 @@ from engine.model import Lane, TaskState
 from tests.tui import moments, sample_run
 from tests.tui.stage import Control
 from tui.app import DashboardApp
-from tui.order import Order
+from tui.order import GroupHead, Order
 from tui.screens.dialogs import ConfirmScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen, key_groups
 from tui.screens.main import MainScreen
@@ -96,13 +97,95 @@ async def test_filter_sort_and_problems() -> None:
         assert tasks.has_focus
         await pilot.press("escape")
         assert len(tasks.shown) == 24
-        await pilot.press("s")
+        await pilot.press("s", "s")
         assert tasks.order is Order.BOARD
         assert [view.id for view in tasks.shown] == sorted(view.id for view in tasks.shown)
         await pilot.press("e")
-        assert [view.id for view in tasks.shown] == [sample_run.FAILING]
+        assert {view.id for view in tasks.shown} == {
+            sample_run.FAILING,
+            sample_run.REFUSED,
+            sample_run.CLASHING,
+        }
         await pilot.press("e")
         assert len(tasks.shown) == 24
+
+
+def heads(tasks: TaskList) -> list[tuple[str, int, bool]]:
+    return [(row.group, row.count, row.folded) for row in tasks.rows if isinstance(row, GroupHead)]
+
+
+async def test_groups_by_state_are_counted_and_folded() -> None:
+    app = DashboardApp(moments.failed())
+    async with app.run_test(size=WIDE) as pilot:
+        tasks = await ready(app)
+        await pilot.press("s")
+        assert heads(tasks) == [("need a person", 1, False), ("to land", 5, False), ("landed", 18, True)]
+        assert tasks.current is not None
+        assert tasks.current.id == sample_run.FAILING
+        await pilot.press("G", "enter")
+        assert heads(tasks)[-1] == ("landed", 18, False)
+        assert len(tasks.shown) == 24
+        await pilot.press("k", "left")
+        assert heads(tasks)[1] == ("to land", 5, True)
+        assert tasks.current is None
+        await pilot.press("r", "space", "right")
+        assert heads(tasks)[1] == ("to land", 5, False)
+        await pilot.press("slash", *"T2.01", "enter")
+        assert [view.id for view in tasks.shown] == ["T2.01"]
+
+
+async def test_the_cursor_stays_on_its_task_when_it_goes_to_another_group() -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        tasks = await ready(app)
+        await pilot.press("s", "j", "j")
+        chosen = tasks.current
+        assert chosen is not None
+        source.play(ev.TaskEnded(at=source.now(), task=chosen.id, state=TaskState.FAILED, reason="it broke"))
+        await until(lambda: heads(tasks)[0][0] == "need a person")
+        assert tasks.current is not None
+        assert tasks.current.id == chosen.id
+
+
+async def test_all_that_is_listed_is_marked_by_one_key() -> None:
+    source = moments.failed()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        tasks = await ready(app)
+        await pilot.press("slash", *"verify", "enter", "a")
+        assert tasks.marked == {view.id for view in tasks.shown}
+        assert len(tasks.marked) == 6
+        await pilot.press("x")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("y")
+        await until(lambda: len(calls(source)) == 1)
+        name, cancelled = calls(source)[0]
+        assert name == "cancel"
+        assert isinstance(cancelled, tuple)
+        assert sample_run.FAILING not in cancelled  # it has ended
+        await pilot.press("a", "a")
+        assert tasks.marked == frozenset()
+
+
+async def test_what_is_told_in_passing_covers_no_panel() -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await ready(app)
+        source.play(ev.Noticed(at=source.now(), level="error", task="T2.10", text="a long story " * 20))
+        await until(lambda: bool(app.screen.query(Toast)))
+        (told,) = [n.message for n in app._notifications]
+        assert told.startswith("✗ T2.10: a long story")
+        assert told.endswith("; n lists all")
+        assert len(told) <= 78
+        app.tell("another")
+        await until(lambda: len(app.screen.query(Toast)) == 2)
+        await pilot.pause()
+        assert {toast.region for toast in app.screen.query(Toast)} == {Region(0, 23, 80, 1)}
+        top, _ = app.screen.get_widget_at(2, 23)
+        assert isinstance(top, Toast)
+        assert top._notification.message == "another"
 
 
 async def test_cancel_asks_and_retry_takes_marked_tasks() -> None:

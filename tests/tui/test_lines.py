@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from functools import cache
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from engine.model import TaskState
+from tests.tui import moments
 from tui.format import dollars, fit, safe_lines, safe_text
-from tui.line import bar, cut_line, hard_wrapped, sparkline, spread, text, width, wrapped
+from tui.frame import Frame
+from tui.line import bar, cut_line, hard_wrapped, plain, sparkline, spread, text, width, wrapped
+from tui.plain import money
+from tui.source import RecordedSource
+from tui.widgets.header import header_line
 
 _NASTY = st.text(
     alphabet=st.one_of(
@@ -103,3 +111,28 @@ def test_a_sparkline_of_nothing_is_flat() -> None:
 
 def test_small_sums_are_not_nothing() -> None:
     assert [dollars(usd) for usd in (0.0, 0.001, 0.05, 1234.5)] == ["$0.00", "<$0.01", "$0.05", "$1,234.50"]
+
+
+def test_a_sum_below_nothing_has_its_minus_and_nothing_has_none() -> None:
+    assert [dollars(usd) for usd in (-0.0, -0.0008, -0.02, -3.0)] == ["$0.00", "$0.00", "−$0.02", "−$3.00"]
+    assert [money(usd) for usd in (-0.0, -0.00001, -0.0008, -3.0)] == ["$0.00", "$0.00", "−$0.0008", "−$3.00"]
+
+
+@given(st.integers(min_value=38, max_value=200), st.sampled_from(sorted(moments.MOMENTS)))
+@settings(max_examples=60, deadline=None)
+def test_the_header_fits_and_always_tells_what_landed_and_what_failed(cells: int, moment: str) -> None:
+    source = _moment(moment)
+    frame = Frame(source.latest(), source.now(), source.health(), source.mode)
+    shown = plain(header_line(frame, cells))
+    assert cell_len(shown) <= cells
+    assert " landed" in shown or frame.snapshot.run.finished is not None
+    failed = frame.snapshot.count(TaskState.FAILED)
+    if failed and cells >= 60:
+        assert f"{failed} failed" in shown
+    if frame.snapshot.run.budget_reached:
+        assert "budget reached" in shown
+
+
+@cache
+def _moment(name: str) -> RecordedSource:
+    return moments.MOMENTS[name]()

@@ -83,7 +83,7 @@ async def test_a_past_run_plays_over_the_live_one_which_goes_on_behind_it(tmp_pa
         )
         await until(lambda: len(app._notifications) == 2)
         assert [n.message for n in app._notifications] == [
-            "the disk is full; esc goes back to the run",
+            "✗ the disk is full; esc goes back to the run",
             "the run behind this replay has ended: esc goes back to it",
         ]
         assert app.exit_status == 1

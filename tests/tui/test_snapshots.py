@@ -35,6 +35,17 @@ def test_task_screen(section: str, size: str, snap_compare: Compare) -> None:
     assert snap_compare(DashboardApp(failed()), terminal_size=SIZES[size], press=["enter", section])
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_groups(size: str, snap_compare: Compare) -> None:
+    assert snap_compare(DashboardApp(failed()), terminal_size=SIZES[size], press=["s"])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_earlier_try(size: str, snap_compare: Compare) -> None:
+    keys = ["e", "j", "enter", "less_than_sign", "slash", *"rounded", "enter"]
+    assert snap_compare(DashboardApp(failed()), terminal_size=SIZES[size], press=keys)
+
+
 @pytest.mark.parametrize("section", ["1", "2", "6", "7"])
 def test_task_screen_with_hostile_text(section: str, snap_compare: Compare) -> None:
     assert snap_compare(DashboardApp(hostile()), terminal_size=SIZES["normal"], press=["enter", section])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def show_run(place: Place, environ: Mapping[str, str], *, kept: bool = True) -> int:
     """Run the board in a worker thread and show it; gives the exit status. What came of it stays on the terminal."""
+    from engine.paths import user_state
     from engine.thread import EngineThread
     from tui.headless import ProgressLines
     from tui.show import show
@@ -24,7 +25,8 @@ def show_run(place: Place, environ: Mapping[str, str], *, kept: bool = True) -> 
     engine = EngineThread(place.settings, environ)
     source = LiveSource(engine, lookups=_lookups_of(place))
     logs = place.paths.state / "logs" if kept else None
-    status = show(source, logs=logs, kept=kept, notify=place.settings.notify)
+    hints = user_state(environ) / "hints"
+    status = show(source, logs=logs, kept=kept, notify=place.settings.notify, hints=hints)
     if engine.finished is not None:
         say_all(ProgressLines(engine.latest(), kept=kept).of(engine.finished))
     return status

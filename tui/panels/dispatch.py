@@ -61,9 +61,13 @@ class DispatchPanel(Panel):
             chips.append("problems only (e)")
         if tasks.filter_text:
             chips.append(f"filter “{safe_text(tasks.filter_text, 40)}” (/)")
+        if self.screen.has_class("-narrow"):
+            # There is no foot to hang the chips on; what hides tasks must be seen all the same.
+            self.head(" · ".join(chips or counts_of(frame.snapshot)))
+            return
         chips.append(f"{tasks.order} (s)")
-        if tasks.shown:
-            chips.append(f"{tasks.cursor + 1} of {len(tasks.shown)}")
+        if tasks.rows:
+            chips.append(f"{tasks.cursor + 1} of {len(tasks.rows)}")
         self.head(" · ".join(counts_of(frame.snapshot)), " · ".join(chips))
 
     def open_filter(self) -> None:

@@ -184,11 +184,15 @@ class MainScreen(FrameScreen):
 
     def _show_banner(self, frame: Frame, cells: int) -> None:
         banner = self.query_one("#banner", LineView)
-        line = banner_line(frame)
+        line = banner_line(frame) or self._hint_line(frame)
         if width(line) > cells - 2:
             line = narrow_banner(frame)
         banner.display = bool(line)
         banner.show([cut_line(((" ", "text"), *line), cells)])
+
+    def _hint_line(self, frame: Frame) -> Line:
+        hint = self.dashboard.hints.text(frame)
+        return text(f"› {hint}", "accent") if hint else ()
 
     def _summary_lines(self, frame: Frame, cells: int) -> list[Line]:
         lines: list[Line] = []
@@ -268,6 +272,8 @@ class MainScreen(FrameScreen):
             self.tasks.unmark()
         elif dispatch.clear_filter():
             return
+        elif self.dashboard.hints.dismiss():
+            self.catch_up()
         elif self.dashboard.replays.showing:
             self.dashboard.replays.close()
         else:

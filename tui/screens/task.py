@@ -12,6 +12,7 @@ from textual.widgets import Input
 from engine.snapshot import TaskView
 from tui.format import safe_text
 from tui.frame import Frame
+from tui.hints import TASK
 from tui.line import Line, cut_line, spread, text, width
 from tui.plain import count
 from tui.screens.base import FrameScreen
@@ -75,6 +76,8 @@ class TaskScreen(FrameScreen):
     def on_mount(self) -> None:
         """Let keys go to the text."""
         self._body.focus()
+        if self.dashboard.hints.first_time("task"):
+            self.dashboard.tell(TASK)
 
     @property
     def _body(self) -> TaskBody:

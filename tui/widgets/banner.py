@@ -57,10 +57,13 @@ def _finished(ended: RunFinished, frame: Frame) -> Line:
 
 def narrow_banner(frame: Frame) -> Line:
     """The same in a few words."""
-    ended = frame.snapshot.run.finished
+    run = frame.snapshot.run
+    ended = run.finished
     if frame.snapshot.offer is not None and not frame.health.text:
         rows = count(len(frame.snapshot.offer.change.edits), "row")
         return joined([text(f"± board edited: {rows}", "accent strong"), text("b shows it", "accent")], " · ")
+    if ended is None and run.budget_reached and not frame.health.text:
+        return text("! raise [budget] usd, and run again", "bad")
     if ended is None or frame.health.text:
         return banner_line(frame)
     return joined([text(*_HEADS[ended.status]), text("q quits", "accent")], " · ")

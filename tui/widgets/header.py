@@ -8,7 +8,7 @@ from engine.model import TaskState
 from tui.estimates import throughput, time_to_go
 from tui.format import dollars, safe_text
 from tui.frame import Frame
-from tui.line import Line, bar, joined, sparkline, spread, width
+from tui.line import Line, bar, joined, sparkline, spread, text, width
 from tui.plain import count, duration
 
 _MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
@@ -17,11 +17,12 @@ _MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
 def header_line(frame: Frame, cells: int) -> Line:
     """The header in `cells` cells: what matters least goes first when there is less room."""
     health = health_of(frame)
-    for parts in _fewer(frame, cells):
-        left = ((" ", "text"), *joined(parts, "  "))
-        if width(left) + width(health) + 2 <= cells:
+    parts = _parts(frame)
+    while True:
+        left = ((" ", "text"), *joined((line for _, line in parts), "  "))
+        if width(left) + width(health) + 3 <= cells or len(parts) == 1:
             return spread(left, (*health, (" ", "text")), cells)
-    return spread(((" ", "text"), *landed_of(frame, 0)), (*health, (" ", "text")), cells)
+        parts.remove(max(parts, key=lambda part: part[0]))
 
 
 def health_of(frame: Frame) -> Line:
@@ -63,12 +64,12 @@ _ENDS = {
 }
 
 
-def landed_of(frame: Frame, cells: int) -> Line:
-    """How many tasks have landed, with a bar when there is room for one."""
-    snapshot = frame.snapshot
-    total, landed = len(snapshot.tasks), snapshot.count(TaskState.LANDED)
-    words: Line = ((f"{landed}/{total}", "text strong"), (" landed", "muted"))
-    return (*bar(landed / total if total else None, cells, "good"), (" ", "text"), *words) if cells else words
+def landed_of(frame: Frame) -> Line:
+    """How many tasks have landed."""
+    return (
+        (f"{frame.snapshot.count(TaskState.LANDED)}/{len(frame.snapshot.tasks)}", "text strong"),
+        (" landed", "muted"),
+    )
 
 
 def spend_of(frame: Frame) -> Line:
@@ -88,36 +89,31 @@ def spend_of(frame: Frame) -> Line:
     return tuple(spans)
 
 
-def _fewer(frame: Frame, cells: int) -> list[list[Line]]:
+def _parts(frame: Frame) -> list[tuple[int, Line]]:
+    """What stands there from left to right, each with the turn in which it stays: the greatest goes first."""
     snapshot = frame.snapshot
-    run = snapshot.run
-    board = safe_text(PurePath(run.board).name, 28)
-    failed = snapshot.count(TaskState.FAILED)
-    errors = frame.errors
-    name: Line = (("taskyard", "accent strong"),)
-    mode: Line = ((frame.mode, f"{_MODES[frame.mode]} strong"),)
-    where: Line = ((board, "text"),) if board else ()
-    elapsed: Line = ((duration(frame.elapsed), "text"),)
-    eta = eta_of(frame)
-    bad: Line = (
-        ((f"✗ {failed} failed", "bad"),)
-        if failed
-        else ((f"! {count(errors, 'error')}", "bad"),)
-        if errors
-        else ()
-    )
-    pace = pace_of(frame)
-    spend = spend_of(frame)
-    return [
-        [name, where, mode, elapsed, eta, landed_of(frame, 10), bad, spend, pace],
-        [name, where, mode, elapsed, eta, landed_of(frame, 10), spend, pace],
-        [name, where, mode, elapsed, eta, landed_of(frame, 10), spend],
-        [name, where, mode, elapsed, eta, landed_of(frame, 0), spend],
-        [where, mode, elapsed, landed_of(frame, 0), spend],
-        [mode, elapsed, landed_of(frame, 0), bad],
-        [mode, landed_of(frame, 0), bad],
-        [landed_of(frame, 0), bad],
+    board = safe_text(PurePath(snapshot.run.board).name, 28)
+    total, landed = len(snapshot.tasks), snapshot.count(TaskState.LANDED)
+    parts: list[tuple[int, Line]] = [
+        (9, text("taskyard", "accent strong")),
+        (7, text(board)),
+        (2, text(frame.mode, f"{_MODES[frame.mode]} strong")),
+        (3, text(duration(frame.elapsed))),
+        (5, eta_of(frame)),
+        (6, bar(landed / total if total else None, 10, "good")),
+        (0, landed_of(frame)),
+        (1, trouble_of(frame)),
+        (4, spend_of(frame)),
+        (8, pace_of(frame)),
     ]
+    return [part for part in parts if width(part[1])]
+
+
+def trouble_of(frame: Frame) -> Line:
+    """What failed, or what else a person was told of and has not dismissed; empty when there is nothing."""
+    if failed := frame.snapshot.count(TaskState.FAILED):
+        return text(f"✗ {failed:,} failed", "bad")
+    return text(f"! {count(frame.errors, 'error')}", "bad") if frame.errors else ()
 
 
 def eta_of(frame: Frame) -> Line:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -17,9 +17,17 @@ from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, text
 from tui.modes import ModeBound
-from tui.order import Order, ordered
-from tui.rows import Columns, longest_id, task_row
+from tui.order import Group, GroupHead, Order, Row, group_of, grouped, ordered
+from tui.rows import Columns, group_row, longest_id, task_row
 from tui.widgets.line_view import draw
+
+Key: TypeAlias = tuple[bool, str]
+"""What a row is known by: whether it is the head of a group, and its name."""
+
+
+def key_of(row: Row) -> Key:
+    """The key of a row."""
+    return (True, row.group) if isinstance(row, GroupHead) else (False, row.id)
 
 
 class TaskList(ModeBound, ScrollView, can_focus=True):
@@ -47,7 +55,10 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
             "open",
             tooltip="Open the task: its tries, plan, prompts, diff, log, verdict, cost",
         ),
+        Binding("right", "fold(False)", "Show the group under the cursor", show=False),
+        Binding("left", "fold(True)", "Fold the group of the task under the cursor", show=False),
         Binding("space", "mark", "Mark the task for r and x", show=False),
+        Binding("a", "mark_all", "Mark all tasks that are listed, or none", show=False),
     ]
 
     class Opened(Message):
@@ -68,13 +79,16 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
         self.marked: frozenset[str] = frozenset()
         self._frame: Frame | None = None
         self._views: tuple[TaskView, ...] = ()
-        self._shown: tuple[TaskView, ...] = ()
+        self._rows: tuple[Row, ...] = ()
+        self._folded = frozenset({Group.LANDED})
         self._by_id: dict[str, TaskView] = {}
         self._batches: dict[str, BatchView] = {}
         self._longest_id = 2
         self._columns = Columns.of(80, 2)
         self._cursor = 0
-        self._chosen = ""  # the cursor follows this task; until somebody moves it, it stays on top
+        self._chosen: Key | None = (
+            None  # the cursor follows this row; until somebody moves it, it stays on top
+        )
         self._drawn: dict[int, Line] = {}
 
     def on_mount(self) -> None:
@@ -89,7 +103,7 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
     @property
     def shown(self) -> tuple[TaskView, ...]:
         """The tasks listed, in their order."""
-        return self._shown
+        return tuple(row for row in self._rows if isinstance(row, TaskView))
 
     @property
     def cursor(self) -> int:
@@ -97,9 +111,19 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
         return self._cursor
 
     @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows: tasks, and the heads of groups."""
+        return self._rows
+
+    @property
     def current(self) -> TaskView | None:
-        """The task under the cursor."""
-        return self._shown[self._cursor] if self._cursor < len(self._shown) else None
+        """The task under the cursor; None on the head of a group."""
+        row = self._row
+        return row if isinstance(row, TaskView) else None
+
+    @property
+    def _row(self) -> Row | None:
+        return self._rows[self._cursor] if self._cursor < len(self._rows) else None
 
     @property
     def chosen(self) -> tuple[TaskView, ...]:
@@ -146,8 +170,8 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
 
     def choose(self, task_id: str) -> None:
         """Put the cursor on this task, if it is listed."""
-        for index, view in enumerate(self._shown):
-            if view.id == task_id:
+        for index, row in enumerate(self._rows):
+            if isinstance(row, TaskView) and row.id == task_id:
                 self._move_to(index)
 
     def unmark(self) -> None:
@@ -160,17 +184,22 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
         shown = ordered(
             self._views, self.order, now, filter_text=self.filter_text, problems_only=self.problems_only
         )
-        if len(shown) != len(self._shown):
-            self.virtual_size = Size(0, len(shown))
-        self._shown = shown
-        if self._chosen:
-            index = next((i for i, view in enumerate(shown) if view.id == self._chosen), None)
+        rows: tuple[Row, ...] = shown
+        if self.order is Order.GROUPS:
+            # What is looked for must not hide in a folded group.
+            rows = grouped(shown, () if self.filter_text or self.problems_only else self._folded)
+        if len(rows) != len(self._rows):
+            self.virtual_size = Size(0, len(rows))
+        self._rows = rows
+        if self._chosen is not None:
+            index = next((i for i, row in enumerate(rows) if key_of(row) == self._chosen), None)
             moved = index is not None and index != self._cursor
-            self._cursor = index if index is not None else min(self._cursor, max(0, len(shown) - 1))
+            self._cursor = index if index is not None else min(self._cursor, max(0, len(rows) - 1))
             if moved:
                 self._keep_in_sight()
         else:
-            self._cursor = 0
+            head = rows[0] if rows else None
+            self._cursor = int(isinstance(head, GroupHead) and not head.folded)
         self.post_message(self.Moved())
 
     def _draw(self) -> None:
@@ -191,11 +220,13 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
 
     def _line(self, y: int) -> Line:
         frame = self._frame
-        if frame is None or y >= len(self._shown):
-            if y == 1 and frame is not None and not self._shown:
+        if frame is None or y >= len(self._rows):
+            if y == 1 and frame is not None and not self._rows:
                 return self._nothing(frame)
             return BLANK
-        view = self._shown[y]
+        view = self._rows[y]
+        if isinstance(view, GroupHead):
+            return group_row(view, self.scrollable_content_region.width, here=y == self._cursor)
         return task_row(
             view,
             self._columns,
@@ -204,6 +235,7 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
             self._batches,
             here=y == self._cursor,
             marked=view.id in self.marked,
+            tell_problem=self.problems_only,
         )
 
     def _nothing(self, frame: Frame) -> Line:
@@ -223,7 +255,7 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
         line = self._drawn.get(row)
         if line is None:
             line = self._drawn[row] = self._line(row)
-        here = row == self._cursor and bool(self._shown) and self.has_focus
+        here = row == self._cursor and bool(self._rows) and self.has_focus
         strip = draw(self.app, line, self.scrollable_content_region.width, here=here)
         return strip.apply_style(self.rich_style)
 
@@ -245,10 +277,10 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
     # Moving
 
     def _move_to(self, index: int) -> None:
-        if not self._shown:
+        if not self._rows:
             return
-        old, self._cursor = self._cursor, min(len(self._shown) - 1, max(0, index))
-        self._chosen = self._shown[self._cursor].id
+        old, self._cursor = self._cursor, min(len(self._rows) - 1, max(0, index))
+        self._chosen = key_of(self._rows[self._cursor])
         self._keep_in_sight()
         for row in (old, self._cursor):
             self._drawn.pop(row, None)
@@ -273,13 +305,30 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
 
     def action_jump(self, row: int) -> None:
         """Move the cursor to the first task, or to the last (-1)."""
-        self._move_to(row if row >= 0 else len(self._shown) - 1)
+        self._move_to(row if row >= 0 else len(self._rows) - 1)
 
     def action_open(self) -> None:
-        """Open the task under the cursor."""
-        if self.current is not None:
-            self._chosen = self.current.id
-            self.post_message(self.Opened(self.current.id))
+        """Open the task under the cursor; show or fold a group."""
+        row = self._row
+        if isinstance(row, GroupHead):
+            self._fold(row.group, not row.folded)
+        elif row is not None:
+            self._chosen = key_of(row)
+            self.post_message(self.Opened(row.id))
+
+    def action_fold(self, fold: bool) -> None:
+        """Fold the group of the row under the cursor, or show it."""
+        row = self._row
+        if self.order is Order.GROUPS and row is not None:
+            self._fold(row.group if isinstance(row, GroupHead) else group_of(row), fold)
+
+    def _fold(self, group: Group, fold: bool) -> None:
+        self._folded = self._folded | {group} if fold else self._folded - {group}
+        self._chosen = (True, group)
+        self._drawn.clear()
+        self._sort()
+        self._draw()
+        self.refresh()
 
     def action_mark(self) -> None:
         """Mark the task under the cursor, or take its mark away, and go on to the next."""
@@ -288,10 +337,17 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
             self._drawn.pop(self._cursor, None)
             self._move_to(self._cursor + 1)
 
+    def action_mark_all(self) -> None:
+        """Mark all listed tasks; take the marks away where all are marked."""
+        listed = frozenset(view.id for view in self.shown)
+        self.marked = self.marked - listed if listed <= self.marked else self.marked | listed
+        self._draw()
+        self.post_message(self.Moved())
+
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a second one opens the task."""
         row = event.y + self.scroll_offset.y
-        if row < len(self._shown):
+        if row < len(self._rows):
             again = row == self._cursor and event.chain > 1
             self._move_to(row)
             if again:
