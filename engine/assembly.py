@@ -29,7 +29,7 @@ from engine.llm.client import ModelClient
 from engine.llm.limiter import Limiter, Limiters
 from engine.llm.prices import load_prices
 from engine.llm.sdk import Deadlines
-from engine.local import LandingSide, LocalActivities
+from engine.local import LandingSide, LocalActivities, RunContext, StageLogs
 from engine.locks import open_locks
 from engine.model import BoardStatus, TaskState
 from engine.outcomes import Outcomes
@@ -222,16 +222,16 @@ async def assemble(
     base = state.run.base or project.preflight.base
     tree = await repository.tree_of(base)
     endpoint = settings.llm.endpoint or (client.endpoint if client is not None else "")
-    context = await read_context(repository, base)
+    found = await read_context(repository, base)
     requests = Requests(
         prompts.render,
         settings.roles,
         settings.llm,
         prompts.render(
             "repository",
-            files=context.files,
-            omitted=context.omitted,
-            guide=context.guide,
+            files=found.files,
+            omitted=found.omitted,
+            guide=found.guide,
             folders=settings.git.sparse,
         ),
         settings.git.sparse,
@@ -299,20 +299,13 @@ async def assemble(
         trains_before=max((view.number for view in state.snapshot().trains), default=0),
         failed=lambda: late | _open(bus, project.rows.reopened) | _failed(bus),
     )
-    activities = LocalActivities(
+    context = RunContext(
         run=run,
         settings=settings,
         board=project.board_path,
         repository=repository,
-        worktrees=worktrees,
-        calls=ModelCalls(client, cache, bus, batches=batcher, endpoint=endpoint, new_id=make_id),
-        budget=budget,
-        cache=cache,
-        teaching=Teaching(lessons, bus, run, max_tokens=settings.lessons.max_tokens),
-        outcomes=outcomes,
-        requests=requests,
         bus=bus,
-        logs=logs,
+        logs=StageLogs(logs, bus),
         environ=environ,
         landing=LandingSide(
             tip=lambda: lander.tip,
@@ -322,6 +315,16 @@ async def assemble(
             confirm=share.confirm if share is not None else _nobody_else,
         ),
         new_id=make_id,
+    )
+    activities = LocalActivities(
+        context,
+        worktrees=worktrees,
+        calls=ModelCalls(client, cache, bus, batches=batcher, endpoint=endpoint, new_id=make_id),
+        budget=budget,
+        cache=cache,
+        teaching=Teaching(lessons, bus, run, max_tokens=settings.lessons.max_tokens),
+        outcomes=outcomes,
+        requests=requests,
     )
 
     def peers() -> tuple[PeerFigures, ...]:

@@ -1,0 +1,70 @@
+"""The way from a stage to an agent command: at work in the attempt's worktree, watched, and its bill booked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine import events as ev
+from engine.activities import Attempt
+from engine.llm.budget import Budget
+from engine.local.attempts import Attempts
+from engine.local.context import RunContext
+from engine.local.guarding import Guarding
+from engine.model import AnswerSource, Plan, Role, Stage
+from engine.roles.command import AgentReport, run_agent
+from engine.roles.requests import Requests, role_settings
+
+
+class Agents:
+    """Runs the agent commands of the settings."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        attempts: Attempts,
+        guarding: Guarding,
+        requests: Requests,
+        budget: Budget,
+    ) -> None:
+        self._context = context
+        self._attempts = attempts
+        self._guarding = guarding
+        self._requests = requests
+        self._budget = budget
+
+    async def run(
+        self, role: Role, stage: Stage, attempt: Attempt, plan: Plan, diff: str = ""
+    ) -> AgentReport:
+        """Run the role's command to its end. Raises StageFailedError; see `run_agent`."""
+        context, task_id = self._context, attempt.task.id
+        settings = role_settings(context.settings.roles, role)
+        await self._attempts.worktree(attempt)
+        await self._attempts.workspace(attempt).bring(*plan.files)
+        async with self._guarding.stashes(task_id), self._guarding.config(task_id):
+            said = await run_agent(
+                settings.command,
+                self._requests.agent_prompt(role, attempt, plan, context.command(attempt.task), diff),
+                cwd=Path(attempt.worktree),
+                env=context.child_environment(settings.env),
+                log=context.logs.path(attempt, stage),
+                max_log=context.settings.run.max_log,
+                timeout=settings.timeout,
+                idle_timeout=settings.idle_timeout,
+                progress=lambda line: context.logs.progress(attempt, line),
+            )
+        if said.usage.total or said.usd is not None:
+            self._budget.book(task_id, said.usd or 0.0)
+            await context.bus.commit(
+                ev.CallAnswered(
+                    at=context.now(),
+                    call=context.new_id(),
+                    task=task_id,
+                    attempt=attempt.number,
+                    role=role,
+                    model=Path(settings.command[0]).name,
+                    source=AnswerSource.CALL,
+                    usage=said.usage,
+                    usd=said.usd,
+                )
+            )
+        return said
