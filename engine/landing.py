@@ -97,11 +97,6 @@ class Lander:
         )
 
     @property
-    def tip(self) -> str:
-        """The newest landed commit, which new attempts begin from."""
-        return self._train.tip
-
-    @property
     def aboard(self) -> Collection[str]:
         """The ids of all that are queued or on their way."""
         return self._waiters.keys()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from engine import events as ev
-from engine.assembly import Parts, assemble, started
+from engine.assembly import assemble
 from engine.bus import Bus
 from engine.closing import closing
 from engine.course import Course
@@ -25,6 +25,8 @@ from engine.departures import Departures
 from engine.dispatch import Dispatcher, Progress
 from engine.following import Follower
 from engine.model import BoardStatus, Lane, Task, TaskState
+from engine.opening import opening
+from engine.parts import Parts
 from engine.project import Project, open_project
 from engine.rows import BoardChange
 from engine.schedule import Schedule
@@ -152,7 +154,7 @@ class Orchestrator:
             await self._bus.commit(ev.RunResumed(at=self._now(), host=parts.host, pid=parts.pid))
             self._take_up_rows()
         else:
-            await self._bus.commit(started(parts, self._project))
+            await self._bus.commit(opening(parts, self._project))
         for text in (*self._project.preflight.notices, *self._project.rows.notices):
             self._notice("info", text)
         for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.rows.refused)):

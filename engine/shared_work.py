@@ -10,7 +10,6 @@ import msgspec
 
 from engine import events as ev
 from engine.activities import Recalled
-from engine.assembly import Parts
 from engine.bus import Bus
 from engine.claims import Claim, Outcome
 from engine.course import Course
@@ -19,6 +18,7 @@ from engine.errors import LockLostError, PushRejectedError, TaskyardError
 from engine.landing import Landed
 from engine.locks import DistributedLock
 from engine.model import Lane, Task, TaskState
+from engine.parts import Parts
 from engine.pipeline import Ready
 from engine.settings import Settings
 from engine.sharing import Permits, Share

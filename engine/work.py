@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 
 from engine import events as ev
-from engine.assembly import Parts, cargo
 from engine.bus import Bus
 from engine.course import Course
 from engine.dispatch import Slot
 from engine.errors import BudgetReachedError, GitError, HaltedError, LockLostError, StoreError, TaskyardError
+from engine.git.cargo import Cargo
 from engine.landing import Kept, Landed, SentBack
 from engine.model import Task, TaskState
+from engine.parts import Parts
 from engine.pipeline import GivenUpError, Ready, Start, run_task
 from engine.settings import Settings
 
 MAX_RETURNS = 5
+"""Times that the train may send one task back before it is given up."""
 
 
 class NotLandedError(TaskyardError):
@@ -56,7 +58,7 @@ class TaskWork:
         while True:
             await self._made(ready)
             slot.release()
-            answer = await self._parts.lander.land(cargo(ready, self._settings))
+            answer = await self._parts.lander.land(self._cargo(ready))
             if isinstance(answer, Landed):
                 await self._landed(ready, answer)
                 return
@@ -84,6 +86,15 @@ class TaskWork:
         if view.state is not TaskState.TO_LAND or view.change is None:
             return None
         return Ready(view.task, view.attempt, view.branch, view.change)
+
+    def _cargo(self, ready: Ready) -> Cargo:
+        return Cargo(
+            ready.task.id,
+            " ".join(ready.task.scope.split()),
+            ready.change.commit,
+            ready.task.command or self._settings.verify.command,
+            ready.change.paths,
+        )
 
     async def _landed(self, ready: Ready, answer: Landed) -> None:
         view = self._bus.state.view(ready.task.id)

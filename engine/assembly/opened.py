@@ -1,0 +1,67 @@
+"""The state of a repository, opened for one run: a new one, or one that was interrupted and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from engine.bus import Bus
+from engine.paths import StatePaths
+from engine.project import Project
+from engine.recorder import HistoryRecorder, JournalSink
+from engine.settings import Settings
+from engine.state import RunState
+from engine.store.database import Database
+from engine.store.history import HistoryPruner, PrunePolicy
+from engine.store.journal import Journal
+from engine.store.state_db import open_state
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRun:
+    """The claimed run. `space` keeps its refs and folders apart from those of others; empty: it works alone.
+
+    `resumed` says that it goes on with what an interrupted process left.
+    """
+
+    run: str
+    space: str
+    resumed: bool
+    database: Database
+    journal: Journal
+    history: HistoryRecorder
+
+
+async def open_run(project: Project, bus: Bus, paths: StatePaths, new_run: str) -> OpenedRun:
+    """Open the state and claim a run, with the id `new_run` unless one is taken up; the bus goes on from its past.
+
+    Raises StoreError, or RunBusyError when a live process works on the board and one of the two does not share it.
+    """
+    settings = project.settings
+    database = await asyncio.to_thread(open_state, paths.state_db)
+    journal = Journal(database, paths.archive, clock=bus.clock)
+    claim = await asyncio.to_thread(
+        lambda: journal.claim(project.board_path, new_run, shared=settings.locks.sharing)
+    )
+    run = claim.run.run
+    past = await asyncio.to_thread(lambda: list(journal.events(run, claim.run.resume_after)))
+    bus.attach(JournalSink(journal, run, lambda: bus.state), RunState().apply_all(event for _, event in past))
+    history = HistoryRecorder(
+        HistoryPruner(database, _policy(settings, paths), clock=bus.clock),
+        run,
+        lambda: bus.state,
+        journal_path=paths.state_db,
+    )
+    history.settle({row.run: row.ended for row in journal.runs() if row.ended is not None})
+    bus.subscribe(history.hear)
+    return OpenedRun(run, run if claim.spaced else "", bool(past), database, journal, history)
+
+
+def _policy(settings: Settings, paths: StatePaths) -> PrunePolicy:
+    limits = settings.history
+    return PrunePolicy(
+        max_bytes=limits.max_bytes,
+        max_age=limits.max_age,
+        max_entries=limits.max_entries,
+        archive_dir=paths.archive,
+    )
