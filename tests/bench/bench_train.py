@@ -1,4 +1,7 @@
-"""Landing: many finished branches by one train, side by side with merging and pushing each by itself."""
+"""Landing: many finished branches by one train, side by side with merging and pushing each by itself.
+
+And worktrees: 200 one after the other, and a very large repository's with all of its folders and with one.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from engine.git.worktrees import Worktrees
 from tests.bench import Row
 
 TASKS = 50
+LARGE = 60_000
 BOARD = "board.md"
 TARGET = "taskyard/board"
 IDENTITY = {"GIT_AUTHOR_NAME": "B", "GIT_AUTHOR_EMAIL": "b@example.org"}
@@ -36,6 +40,7 @@ def rows() -> list[Row]:
     small, queueing, _, small_pushes = _compare(files=500, plain=False)
     small += queueing
     left, seconds = _two_hundred()
+    one_folder, whole = _large()
     return [
         Row(
             f"{TASKS} finished tasks, 5,000 files: one train",
@@ -61,6 +66,14 @@ def rows() -> list[Row]:
             "ms",
             None,
             seconds <= 100,
+        ),
+        Row(
+            f"a worktree of {LARGE:,} files: one folder of 1,200",
+            "≥ 8 × as fast as all",
+            one_folder,
+            "s",
+            whole / one_folder,
+            whole / one_folder >= 8,
         ),
     ]
 
@@ -189,6 +202,25 @@ async def _worktrees(path: Path, root: Path) -> tuple[int, float]:
     for number in range(1, 201):
         await one(number)
     return _left(path, root) - before, time.perf_counter() - started
+
+
+def _large() -> tuple[float, float]:
+    """Seconds that a worktree of one of 50 folders takes, and one of all."""
+    with tempfile.TemporaryDirectory(prefix="taskyard-bench-") as name:
+        path = _repository(Path(name), LARGE)
+        return asyncio.run(_some_and_all(path, Path(name) / "work"))
+
+
+async def _some_and_all(path: Path, root: Path) -> tuple[float, float]:
+    repository = await Repository.open(path, environ=ENVIRON)
+    base = _git(path, "rev-parse", "main")
+    taken = []
+    for number, folders in enumerate((["src/d7"], [])):
+        worktrees = Worktrees(repository, root, BOARD, folders=folders)
+        started = time.perf_counter()
+        await worktrees.create(f"T{number}", base)
+        taken.append(time.perf_counter() - started)
+    return taken[0], taken[1]
 
 
 def _left(path: Path, root: Path) -> int:

@@ -163,13 +163,19 @@ async def test_20_tasks_with_a_clash_and_a_breaker_need_two_trains(yard: Open) -
         9: {"shared.txt": "nine\n2\n3\n"},
         13: {"broken": "x\n"},
     }
-    first = await here.land(*[await here.cargo(f"T{n}", files[n]) for n in range(1, 21)])
+    cargo = [await here.cargo(f"T{n}", files[n]) for n in range(1, 21)]
+    sample = here.sample
+    sample.write({"shared.txt": "dirty\n", "staged.txt": "s\n", "untracked.txt": "u\n"})
+    sample.git("add", "staged.txt")
+    before = state(sample.path)
+    first = await here.land(*cargo)
     assert len(first.landed) == 18
     assert {item.task_id for item in first.returned} == {"T9", "T13"}
     # One of them is on the new tip.
     nine = await here.cargo("T9", {"shared.txt": "four and nine\n2\n3\n"})
     thirteen = await here.cargo("T13", {"mended": "x\n"})
     assert landed(await here.land(nine, thirteen)) == ["T9", "T13"]
+    assert state(sample.path) == before
     assert here.sample.pushes(TARGET) == 2
     assert here.at_remote(BOARD).count("[x]") == 20
     assert [here.lands_of(f"T{n}") for n in range(1, 21)] == [1] * 20
