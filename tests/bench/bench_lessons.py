@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from engine.store.lessons import LessonQuery, LessonStore, parse_query
+from engine.store.lessons import Lesson, LessonQuery, LessonStore, parse_query
+from engine.store.lessons.file import LessonsFile
+from engine.store.lessons.record import encode_line
 from tests.bench import Row
 from tests.bench.lesson_corpus import (
     ACTIVITY_TYPES,
@@ -106,6 +109,28 @@ def added(store: LessonStore) -> list[float]:
     return milliseconds(partial(add, n) for n in range(200))
 
 
+def followed(store: LessonStore) -> list[float]:
+    """The times from a line that somebody else appends to its being found by the store that follows the file."""
+
+    async def follow() -> list[float]:
+        stop = asyncio.Event()
+        following = asyncio.create_task(store.follow(stop))
+        found = []
+        for number in range(40):
+            id_ = f"elsewhere{number}"
+            line = encode_line(Lesson(id_, failure_msg=f"somebody else's {number}"))
+            await asyncio.to_thread(LessonsFile(store.file).append, line)
+            began = time.perf_counter()
+            while store.get(id_) is None:
+                await asyncio.sleep(0.001)
+            found.append((time.perf_counter() - began) * 1000)
+        stop.set()
+        await following
+        return sorted(found[1:])  # the first one may come before the watching has begun
+
+    return asyncio.run(follow())
+
+
 def scanned(file: Path) -> float:
     """The plain way: milliseconds to look for a word in every line."""
     began = time.perf_counter()
@@ -167,4 +192,5 @@ def _ten_thousand(folder: Path) -> list[Row]:
         store.catch_up()
         times = looked_up(store) | {"each letter typed": typed(store, 60), "inside words": inside(store)}
         times["added, then found"] = added(store)
-        return [row(f"10,000: {what}", 1, found, 0.5) for what, found in times.items()]
+        rows = [row(f"10,000: {what}", 1, found, 0.5) for what, found in times.items()]
+        return [*rows, row("10,000: appended by others, then found", 200, followed(store), 0.95)]

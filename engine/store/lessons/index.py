@@ -10,7 +10,7 @@ and two processes that index at once each take in other lines.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -68,18 +68,23 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one transaction took in. `more`: the next step has work to do."""
+    """What one transaction took in. `more`: the next step has work to do.
+
+    `lessons` are those that the lines tell of, by id, as they are now.
+    """
 
     lines: int
     source: Source
     more: bool
+    lessons: Mapping[str, Lesson]
 
 
 def read_lesson(connection: Connection, id_: str) -> tuple[int, tuple[int, ...], Lesson] | None:
     """The key of a lesson, the keys of its names, and the lesson itself."""
-    row: tuple[Any, ...] | None = connection.execute(_WHOLE, (id_,)).fetchone()
-    if row is None:
+    # A new lesson is not known: a look into one index tells so, while the whole query opens six tables.
+    if connection.execute("SELECT key FROM body WHERE id = ?", (id_,)).get is None:
         return None
+    [row] = connection.execute(_WHOLE, (id_,))
     return row[0], row[1:5], Lesson(*(*row[5:-1], _metadata.decode(row[-1])))
 
 
@@ -105,9 +110,9 @@ class LessonIndex:
             self.empty(connection)
             source = read_source(connection)
         if chunk.after == source.position and chunk.size == source.size:
-            return Step(0, source, more=False)
-        source = _take_in(connection, source, chunk)
-        return Step(len(chunk.lines), source, chunk.more)
+            return Step(0, source, False, {})
+        source, lessons = _take_in(connection, source, chunk)
+        return Step(len(chunk.lines), source, chunk.more, lessons)
 
     def empty(self, connection: Connection) -> None:
         """Forget everything, so that the next step begins at the start of the file."""
@@ -126,7 +131,7 @@ class LessonIndex:
         return worked
 
 
-def _take_in(connection: Connection, source: Source, chunk: Chunk) -> Source:
+def _take_in(connection: Connection, source: Source, chunk: Chunk) -> tuple[Source, dict[str, Lesson]]:
     folded: dict[str, Lesson] = {}
     marks: dict[str, str] = {}
     malformed = 0
@@ -157,8 +162,9 @@ def _take_in(connection: Connection, source: Source, chunk: Chunk) -> Source:
         source.sightings + _sightings(found) - _sightings(gone),
         source.resolved + _resolved(found) - _resolved(gone),
     )
+    # By its key: an update of any number of rows makes FTS5 write out what it holds, here and at the commit again.
     connection.execute(
-        "UPDATE source SET position=?, size=?, malformed=?, lessons=?, sightings=?, resolved=?",
+        "UPDATE source SET position=?, size=?, malformed=?, lessons=?, sightings=?, resolved=? WHERE one = 1",
         (
             _position_encoder.encode(after.position),
             after.size,
@@ -168,7 +174,7 @@ def _take_in(connection: Connection, source: Source, chunk: Chunk) -> Source:
             after.resolved,
         ),
     )
-    return after
+    return after, folded
 
 
 def _sightings(lessons: list[Lesson]) -> int:

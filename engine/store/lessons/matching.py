@@ -27,6 +27,7 @@ FEW = 50_000
 """Lessons among which also lists of nearly all of them are intersected in a moment."""
 
 _AT_ONCE = 40
+_json = msgspec.json.Encoder().encode
 
 
 class Matches(msgspec.Struct, frozen=True):
@@ -133,9 +134,14 @@ def _lessons_at_most(reading: IndexReading) -> int:
     return reading.value("SELECT max(key) FROM lesson") or 0
 
 
-def frequency(reading: IndexReading, term: str) -> int:
-    """In how many of the sampled lessons a trigram (or a blank and a word) stands."""
-    return reading.value("SELECT lessons FROM frequency WHERE term = ?", (term,)) or 0
+def frequencies(reading: IndexReading, terms: Sequence[str]) -> dict[str, int]:
+    """In how many of the sampled lessons each trigram (or blank and word) stands; those in none are left out."""
+    return dict(
+        reading.rows(
+            "SELECT f.term, f.lessons FROM json_each(?) t CROSS JOIN frequency f ON f.term = t.value",
+            (_json(terms).decode(),),
+        )
+    )
 
 
 def _scored(
@@ -161,5 +167,6 @@ def _gram_expression(reading: IndexReading, asked: Sequence[Term]) -> str:
     found = [gram for gram in found if "\x00" not in gram]
     # Each further list costs more than the texts it saves reading, unless it is short.
     most = 8 if _lessons_at_most(reading) <= FEW else 3
-    rarest = sorted(found, key=lambda gram: frequency(reading, gram))[:most]
+    known = frequencies(reading, found)
+    rarest = sorted(found, key=lambda gram: known.get(gram, 0))[:most]
     return " AND ".join('"' + gram.replace('"', '""') + '"' for gram in rarest)

@@ -50,14 +50,22 @@ class TextMatch:
         A word is worth most in the message, less in the pattern, and so on: see `_others`.
         """
         message = lesson.failure_msg.lower()
+        rest = ""
         others = None
         total = 0.0
         inside = self._inside
         for term in self._terms:
             best = _fit(message, term, inside)
             if best < 1.0:
-                others = others or _others(lesson)
+                # Most words stand in the message alone, or nowhere: one look at all the rest tells.
+                rest = rest or "\n".join(_texts(lesson)[1:]).lower()
                 needle = term.lowered
+                if needle not in rest:
+                    if not best:
+                        return None
+                    total += best
+                    continue
+                others = others or _others(lesson)
                 for weight, text in others:
                     if weight <= best:
                         break

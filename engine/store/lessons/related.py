@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from engine.store.lessons.filters import chosen_names, conditions
 from engine.store.lessons.index import read_source
-from engine.store.lessons.matching import frequency
+from engine.store.lessons.matching import frequencies
 from engine.store.lessons.query import LessonQuery
 from engine.store.lessons.ranking import Hit, task_score, worth
 from engine.store.lessons.reading import IndexReading
@@ -78,8 +78,8 @@ def _telling_words(reading: IndexReading, text: str) -> dict[str, float]:
     """The dozen rarest words of a text, each with its weight, which is greater the rarer it is."""
     sampled = read_source(reading.connection).lessons / SAMPLED
     told = sorted(word_set(clean(text)) - _PLAIN)[:400]
-    counts = {word: frequency(reading, f" {word}") for word in told}
-    weights = {word: math.log((sampled + 2) / (count + 1)) for word, count in counts.items()}
+    counts = frequencies(reading, [f" {word}" for word in told])
+    weights = {word: math.log((sampled + 2) / (counts.get(f" {word}", 0) + 1)) for word in told}
     rarest = sorted(weights, key=lambda word: -weights[word])[:12]
     return {word: max(weights[word], 0.1) for word in rarest}
 

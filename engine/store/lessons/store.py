@@ -292,10 +292,16 @@ class LessonStore(LessonFinder):
             # While a long build is under way the file has the line, and that is enough.
             if self._file.size() - read_source(connection).position.offset > _SMALL:
                 return line
-            while self._index.step(connection).more:
-                pass
-            found = read_lesson(connection, line.id)
-            return found[2] if found else line
+            taken: Lesson | None = None
+            while True:
+                step = self._index.step(connection)
+                taken = step.lessons.get(line.id, taken)
+                if not step.more:
+                    break
+            if taken is None:  # another process has taken the line in
+                found = read_lesson(connection, line.id)
+                taken = found[2] if found else line
+            return taken
 
         try:
             return self._database.submit(take_in).result()
