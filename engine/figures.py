@@ -170,3 +170,14 @@ class StageTime(msgspec.Struct, frozen=True):
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Some figures as they were at a moment of the run. Counts and dollars are sums since it began."""
+
+    at: float
+    hits: int = 0
+    misses: int = 0
+    usd_saved: float = 0.0
+    history_entries: int = 0
+    history_bytes: int = 0

@@ -16,6 +16,7 @@ from engine.figures import (
     PeerFigures,
     QueueFigures,
     ResultCacheFigures,
+    Sample,
     SpendLine,
     StageTime,
     TemplateFigures,
@@ -280,6 +281,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     spend: tuple[SpendLine, ...] = ()
     stage_times: tuple[StageTime, ...] = ()
     landings: tuple[float, ...] = ()
+    samples: tuple[Sample, ...] = ()
     trains: tuple[TrainView, ...] = ()
     batches: tuple[BatchView, ...] = ()
     open_batches: tuple[ev.BatchCreating | ev.BatchSubmitted, ...] = ()

@@ -61,6 +61,7 @@ class RunState(Facts):
             spend=tuple(self.spend.values()),
             stage_times=tuple(self.stage_times.values()),
             landings=self.landings,
+            samples=self.samples,
             trains=tuple(self.trains.values()),
             batches=tuple(self.batches.values()),
             open_batches=tuple(self.open_batches.values()),

@@ -94,13 +94,14 @@ def bar(share: float | None, cells: int, tone: str = "accent") -> Line:
     return (("▰" * filled, tone), ("▱" * (cells - filled), "faint"))
 
 
-def sparkline(values: Sequence[float], tone: str = "accent") -> Line:
-    """One cell for each value, scaled to the greatest."""
-    top = max(values, default=0.0)
-    if top <= 0:
-        return ((SPARKS[0] * len(values), "faint"),)
-    marks = "".join(SPARKS[min(7, round(value / top * 7))] for value in values)
-    return ((marks, tone),)
+def sparkline(values: Sequence[float | None], tone: str = "accent", top: float | None = None) -> Line:
+    """One cell for each value, scaled to `top` or to the greatest; None, for nothing known, is a blank."""
+    known = [value for value in values if value is not None]
+    full = max(known, default=0.0) if top is None else top
+    if full <= 0:
+        return (("".join(" " if value is None else SPARKS[0] for value in values), "faint"),)
+    marks = [" " if value is None else SPARKS[min(7, max(0, round(value / full * 7)))] for value in values]
+    return (("".join(marks), tone),)
 
 
 def wrapped(content: str, cells: int, tone: str = "text", indent: str = "") -> list[Line]:

@@ -33,6 +33,7 @@ class Facts:
         self.spend = {(line.role, line.model): line for line in start.spend}
         self.stage_times = {time.stage: time for time in start.stage_times}
         self.landings = start.landings
+        self.samples = start.samples
         self.trains = {train.number: train for train in start.trains}
         self.batches = {batch.id: batch for batch in start.batches}
         # What a restart needs to find every batch again: by token, the newest that was told of it.

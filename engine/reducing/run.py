@@ -12,6 +12,7 @@ from engine import events as ev
 from engine.model import TaskState
 from engine.reducing.facts import GAUGES, Facts
 from engine.reducing.motion import stopped
+from engine.reducing.samples import sample
 from engine.snapshot import RunView, Snapshot
 
 _RUN_FIELDS = (
@@ -86,6 +87,7 @@ def _measured(state: Facts, e: ev.Measured) -> None:
         value = getattr(e, name)
         if value is not None:
             state.gauges[name] = value
+    sample(state, e.at)
 
 
 def _budget_reached(state: Facts, e: ev.BudgetReached) -> None:

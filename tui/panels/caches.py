@@ -5,9 +5,10 @@ from __future__ import annotations
 from engine.snapshot import Snapshot
 from tui.format import dollars, safe_text
 from tui.frame import Frame
-from tui.line import BLANK, Line, bar, joined, text
+from tui.line import BLANK, Line, bar, joined, sparkline, spread, text
 from tui.panels.panel import Panel
 from tui.plain import count, size, thousands
+from tui.trends import dollars_saved, hit_rates
 
 
 class CachesPanel(Panel):
@@ -23,7 +24,7 @@ class CachesPanel(Panel):
 
     def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
         """The figures."""
-        lines = cache_lines(frame.snapshot, width)
+        lines = cache_lines(frame, width)
         limits = limiter_lines(frame)
         spend = spend_lines(frame.snapshot, width)
         if spend and height > len(lines) + len(limits) + 1:
@@ -49,8 +50,13 @@ def percent(share: float | None) -> str:
     return f"{min(99, round(share * 100)) if share < 1 else 100}%"
 
 
-def cache_lines(snapshot: Snapshot, width: int) -> list[Line]:
-    """What each cache held, and what that saved."""
+def cache_lines(frame: Frame, width: int) -> list[Line]:
+    """What each cache held, and what that saved; at the right how it went over the run."""
+    snapshot = frame.snapshot
+    spans = 6 if width < 60 else 24
+    begin = snapshot.run.started if snapshot.run.started is not None else frame.until
+    rates = hit_rates(snapshot.samples, begin, frame.until, spans)
+    savings = dollars_saved(snapshot.samples, begin, frame.until, spans)
     results, templates, totals = snapshot.results, snapshot.templates, snapshot.totals
     cells = 8 if width < 60 else 16
 
@@ -63,18 +69,23 @@ def cache_lines(snapshot: Snapshot, width: int) -> list[Line]:
         )
 
     looked = results.hits + results.misses
+    held = f"{results.hits:,} of {looked:,}" if looked else "no look-up yet"
     lines = [
-        gauge("results", results.hit_rate, f"{results.hits:,} of {looked:,}" if looked else "no look-up yet"),
+        spread(gauge("results", results.hit_rate, held), sparkline(rates, "good", 1.0), width),
         gauge(
             "prompts",
             snapshot.prompt_hit_rate,
             f"of {thousands(totals.usage.prompt)} tokens" if totals.usage.prompt else "no call yet",
         ),
         gauge("templates", templates.hit_rate, f"{templates.renders:,} renders" if templates.renders else ""),
-        (
-            ("saved     ", "muted"),
-            (dollars(totals.usd_saved), "good strong"),
-            (f"  {thousands(totals.tokens_saved)} tokens" if totals.tokens_saved else "", "faint"),
+        spread(
+            (
+                ("saved     ", "muted"),
+                (dollars(totals.usd_saved), "good strong"),
+                (f"  {thousands(totals.tokens_saved)} tokens" if totals.tokens_saved else "", "faint"),
+            ),
+            sparkline(savings, "good"),
+            width,
         ),
     ]
     if results.disabled:

@@ -7,10 +7,11 @@ from textual.app import ComposeResult
 from engine.figures import HistoryFigures
 from tui.format import safe_text
 from tui.frame import Frame
-from tui.line import BLANK, Line, bar, cut_line, joined, text
+from tui.line import BLANK, Line, bar, cut_line, joined, sparkline, spread, text
 from tui.panels.panel import Panel
 from tui.plain import ago, count, size
 from tui.source.lookups import Lookups
+from tui.trends import history_fill
 from tui.widgets.line_view import LineView
 from tui.widgets.run_list import RunList
 
@@ -42,8 +43,8 @@ class HistoryPanel(Panel):
         """Write the figures; the runs follow by themselves."""
         view = self.query_one("#figures", LineView)
         width, height = self.scrollable_content_region.width, self.scrollable_content_region.height
-        lines = history_lines(frame, 10 if width < 60 else 24)
-        if height < FULL:
+        lines = history_lines(frame, width)
+        if height < FULL and self._lookups.has_runs:
             lines = lines[: max(2, min(4, height - 3))]
         else:
             lines.append(BLANK)
@@ -78,24 +79,32 @@ def _tone(share: float | None) -> str:
     return "warn" if share is not None and share >= 0.9 else "accent"
 
 
-def history_lines(frame: Frame, cells: int) -> list[Line]:
-    """What is kept against what may be, and where the rest went."""
+def history_lines(frame: Frame, width: int) -> list[Line]:
+    """What is kept against what may be, at the right how that went over the run, and where the rest went."""
+    cells, spans = (10, 6) if width < 60 else (24, 24)
+    begin = frame.snapshot.run.started if frame.snapshot.run.started is not None else frame.until
     history: HistoryFigures = frame.snapshot.history
     run = frame.snapshot.run
     entries, bytes_ = _share(history.entries, history.max_entries), _share(history.bytes, history.max_bytes)
+    fills = history_fill(
+        frame.snapshot.samples, begin, frame.until, spans, history.max_entries, history.max_bytes
+    )
+    amounts = (
+        ("entries", entries, f"{history.entries:,}", f"{history.max_entries:,}"),
+        ("bytes", bytes_, size(history.bytes), size(history.max_bytes)),
+    )
     lines: list[Line] = [
-        (
-            ("entries  ", "muted"),
-            *bar(entries, cells, _tone(entries)),
-            (f"  {history.entries:,}", "text"),
-            (f" of {history.max_entries:,}", "faint"),
-        ),
-        (
-            ("bytes    ", "muted"),
-            *bar(bytes_, cells, _tone(bytes_)),
-            (f"  {size(history.bytes)}", "text"),
-            (f" of {size(history.max_bytes)}", "faint"),
-        ),
+        spread(
+            (
+                (f"{name:<9}", "muted"),
+                *bar(share, cells, _tone(share)),
+                (f"  {now}", "text"),
+                (f" of {limit}", "faint"),
+            ),
+            sparkline(fill, _tone(share), 1.0),
+            width,
+        )
+        for (name, share, now, limit), fill in zip(amounts, fills, strict=True)
     ]
     archived = (
         f"{history.archived:,} in {count(history.segments, 'segment')}" if history.archived else "nothing yet"
