@@ -97,7 +97,7 @@ class Coupler:
     async def _clashing(
         self, member: Cargo, paths: tuple[str, ...], links: Sequence[Link], onto: str
     ) -> Returned:
-        other = await self._who_clashes(member, paths, links) or await self._who_landed(paths, onto)
+        other = await self._who_clashes(member, paths, links, onto) or await self._who_landed(paths, onto)
         by = other or "what has landed meanwhile"
         where = ", ".join(paths)
         return Returned(
@@ -109,16 +109,24 @@ class Coupler:
             paths,
         )
 
-    async def _who_clashes(self, member: Cargo, paths: tuple[str, ...], links: Sequence[Link]) -> str:
-        """Name the one on the chain that the member cannot be merged with; several may have touched the paths."""
+    async def _who_clashes(
+        self, member: Cargo, paths: tuple[str, ...], links: Sequence[Link], onto: str
+    ) -> str:
+        """Name the one on the chain that the member cannot be merged with; empty: it clashes with what has landed."""
         touched = set(paths)
         near = [link.cargo for link in reversed(links) if touched.intersection(link.cargo.paths)]
-        for other in near if len(near) > 1 else ():
-            try:
-                await self._combiner.merge_tree(other.commit, member.commit)
-            except MergeConflictError:
+        for other in near:
+            if not await self._do_merge(other.commit, member.commit):
                 return other.task_id
-        return near[0].task_id if near else ""
+        # With none of them alone, but with all of them together.
+        return near[0].task_id if near and await self._do_merge(onto, member.commit) else ""
+
+    async def _do_merge(self, ours: str, theirs: str) -> bool:
+        try:
+            await self._combiner.merge_tree(ours, theirs)
+        except MergeConflictError:
+            return False
+        return True
 
     async def _who_landed(self, paths: tuple[str, ...], onto: str) -> str:
         """Name the task that last touched one of the paths, by the trailer of its commit."""

@@ -98,6 +98,23 @@ async def test_the_later_of_two_that_clash_is_returned_with_the_others_name(yard
     assert here.sample.pushes(TARGET) == 2
 
 
+async def test_who_landed_the_lines_is_named_and_not_who_edits_others_of_that_file(yard: Open) -> None:
+    here = await yard(4)
+    lines = [f"{n}\n" for n in range(12)]
+
+    def edited(at: int, text: str) -> dict[str, str]:
+        return {"long.txt": "".join([*lines[:at], f"{text}\n", *lines[at + 1 :]])}
+
+    await here.land(await here.cargo("T1", {"long.txt": "".join(lines)}))
+    old = here.train.tip
+    four = await here.cargo("T4", edited(11, "four"))
+    await here.land(await here.cargo("T2", edited(11, "two")))
+    three = await here.cargo("T3", edited(0, "three"), base=old)
+    (back,) = (await here.land(three, four)).returned
+    assert (back.task_id, back.other) == ("T4", "T2")
+    assert back.reason == "clashes with T2: long.txt"
+
+
 async def test_the_member_that_breaks_the_combination_is_found_and_the_rest_lands(yard: Open) -> None:
     here = await yard(8)
     cargo = [
