@@ -32,13 +32,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.kill()
 
 
-@pytest.fixture
-def root(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = repo().path
-    monkeypatch.chdir(path)
-    return path
-
-
 def held(url: str | None, root: Path, *args: str) -> int:
     """Run the command while this process holds the lock `landing:main`; gives the lock's token."""
 

@@ -18,30 +18,9 @@ from engine.store.history import HistoryPruner, PrunePolicy, TaskHistory
 from engine.store.state_db import open_state
 from tests.cli.taskyard import taskyard
 from tests.sample_repository import SampleRepository
-from tui.cli import main
 
 Repo = Callable[..., SampleRepository]
 Run = Callable[..., str]
-
-
-@pytest.fixture
-def root(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository, and the current directory."""
-    path = repo().path
-    monkeypatch.chdir(path)
-    return path
-
-
-@pytest.fixture
-def run(root: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command, expect a status, and give what it printed."""
-
-    def run(*args: str, status: int = 0) -> str:
-        assert main(args) == status
-        said = capsys.readouterr()
-        return said.out if status == 0 else said.err
-
-    return run
 
 
 def paths_of(root: Path) -> StatePaths:

@@ -331,12 +331,12 @@ def test_two_processes_prune_one_history_and_archive_each_entry_once(tmp_path: P
 # kill -9 in the middle of a pruning
 
 PRUNE = """
-import os, signal, sys
+import sys
 from pathlib import Path
 from engine.model import TaskState
-from engine.store import archive, history_archive
 from engine.store.history import HistoryPruner, PrunePolicy, TaskHistory
 from engine.store.state_db import open_state
+from tests.unit.deadly import die, die_archiving
 
 folder, point = Path(sys.argv[1]), sys.argv[2]
 database = open_state(folder / "state.db")
@@ -346,25 +346,8 @@ for n in range(100):
     history.add(TaskHistory(id=f"r/{n}", run="r", task="T", status=TaskState.LANDED, started=float(n), ended=float(n)))
 database.flush(); database.flush()
 
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-real_replace, real_sync = os.replace, archive.sync_directory
-def replace(a, b):
-    real_replace(a, b)
-    die()
-def sync(directory):
-    real_sync(directory)
-    die()
-if point == "half written":
-    os.fsync = die
-elif point == "written":
-    os.replace = die
-elif point == "renamed":
-    os.replace = replace
-elif point == "synced":
-    archive.sync_directory = sync
-elif point == "commit":
+die_archiving(point)
+if point == "commit":
     commits = []
     # Called for this transaction, too.
     def commit():

@@ -373,22 +373,19 @@ def test_of_three_processes_that_claim_at_once_one_gets_the_board(tmp_path: Path
 # kill -9 in the middle of a cycle change
 
 CHANGE_CYCLE = """
-import os, signal, sys
+import sys
 from pathlib import Path
 import engine.store.database
 from engine.events import Progressed
-from engine.store import archive
 from engine.store.journal import Journal
 from engine.store.state_db import open_state
+from tests.unit.deadly import die, die_archiving
 
 folder, point = Path(sys.argv[1]), sys.argv[2]
 database = open_state(folder / "state.db")
 journal = Journal(database, folder / "archive")
 journal.begin_run("r", "board.md")
 journal.append("r", [Progressed(at=float(n), task="A", text="x") for n in range(1, 3001)], durable=True).result()
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
 
 commits = []
 def nth_commit(number, *_):
@@ -397,22 +394,8 @@ def nth_commit(number, *_):
         die()
     return False
 
-real_replace, real_sync, real_write = os.replace, archive.sync_directory, archive.write_segment
-def replace(a, b):
-    real_replace(a, b)
-    die()
-def sync(directory):
-    real_sync(directory)
-    die()
-if point == "half written":
-    os.fsync = die
-elif point == "written":
-    os.replace = die
-elif point == "renamed":
-    os.replace = replace
-elif point == "synced":
-    archive.sync_directory = sync
-elif point.startswith("commit"):
+die_archiving(point)
+if point.startswith("commit"):
     # The first transaction (after this one) opens the cycle, the second and third move 1000 events each.
     journal._database.submit(lambda c: c.set_commit_hook(lambda: nth_commit(int(point[-1]) + 1))).result()
 elif point.startswith("after"):

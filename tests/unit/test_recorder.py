@@ -54,6 +54,15 @@ def join(journal: Journal, bus: Bus, *, cycle_bytes: int = 4_000_000) -> str:
     return claim.run.run
 
 
+@contextmanager
+def run_in(folder: Path, **options: int) -> Iterator[tuple[Bus, Journal, Database]]:
+    """A run of the board in the folder, taken up where it stood."""
+    with opened(folder) as (database, journal):
+        bus = Bus()
+        join(journal, bus, **options)
+        yield bus, journal, database
+
+
 def encoded(state: RunState) -> bytes:
     return msgspec.json.encode(state.snapshot())
 
@@ -142,9 +151,7 @@ def test_a_run_that_is_taken_up_again_and_again_goes_on_where_it_was(
 
 
 async def test_the_journal_stays_small_and_the_live_state_counts_its_cycles(tmp_path: Path) -> None:
-    with opened(tmp_path) as (_, journal):
-        bus = Bus()
-        join(journal, bus, cycle_bytes=20_000)
+    with run_in(tmp_path, cycle_bytes=20_000) as (bus, journal, _):
         bus.emit(started())
         for n in range(1_000):
             bus.emit(ev.Progressed(at=float(n), task="A-1", text=f"line {n}"))
@@ -161,9 +168,7 @@ async def test_the_journal_stays_small_and_the_live_state_counts_its_cycles(tmp_
 
 
 async def test_what_one_turn_of_the_loop_emits_is_kept_whole_and_in_order(tmp_path: Path) -> None:
-    with opened(tmp_path) as (_, journal):
-        bus = Bus()
-        join(journal, bus, cycle_bytes=20_000)
+    with run_in(tmp_path, cycle_bytes=20_000) as (bus, journal, _):
         bus.emit(started())
         for n in range(1_000):
             bus.emit(ev.Progressed(at=float(n), task="A-1", text=f"line {n}"))
@@ -184,25 +189,19 @@ def test_a_cycle_takes_details_from_old_tasks_once_and_leaves_all_others_as_they
 
 async def test_a_resumed_run_counts_only_the_events_of_its_cycle(tmp_path: Path) -> None:
     """A long run must not begin a new cycle with every start."""
-    with opened(tmp_path) as (_, journal):
-        bus = Bus()
-        join(journal, bus, cycle_bytes=20_000)
+    with run_in(tmp_path, cycle_bytes=20_000) as (bus, _, _):
         bus.emit(started())
         for n in range(120):
             bus.emit(ev.Progressed(at=float(n), task="A-1", text=f"line {n}"))
         await bus.commit(ev.TaskQueued(at=2_000.0, task="A-1"))
         cycle = bus.state.run.cycle
-    with opened(tmp_path) as (_, journal):
-        again = Bus()
-        join(journal, again, cycle_bytes=20_000)
+    with run_in(tmp_path, cycle_bytes=20_000) as (again, _, _):
         await again.commit(ev.TaskQueued(at=2_001.0, task="A-1"))
         assert again.state.run.cycle == cycle
 
 
 async def test_a_commit_returns_when_another_process_could_read_it(tmp_path: Path) -> None:
-    with opened(tmp_path) as (_, journal):
-        bus = Bus()
-        join(journal, bus)
+    with run_in(tmp_path) as (bus, _, _):
         await bus.commit(started())
         reader = JournalReader(tmp_path / "state.db", tmp_path / "archive")
         for n in range(20):
@@ -212,9 +211,7 @@ async def test_a_commit_returns_when_another_process_could_read_it(tmp_path: Pat
 
 
 async def test_text_that_is_no_utf_8_is_journaled_like_any_other(tmp_path: Path) -> None:
-    with opened(tmp_path) as (_, journal):
-        bus = Bus()
-        join(journal, bus)
+    with run_in(tmp_path) as (bus, journal, _):
         await bus.commit(started())
         bus.emit(ev.Progressed(at=2.0, task="A-1", text="caf\udce9"))
         await bus.commit(ev.TaskEnded(at=3.0, task="A-1", state=TaskState.FAILED, reason="git: \udcff"))
@@ -224,9 +221,7 @@ async def test_text_that_is_no_utf_8_is_journaled_like_any_other(tmp_path: Path)
 
 
 async def test_after_a_write_that_failed_nothing_is_promised_any_more(tmp_path: Path) -> None:
-    with opened(tmp_path) as (database, journal):
-        bus = Bus()
-        join(journal, bus)
+    with run_in(tmp_path) as (bus, _, database):
         await bus.commit(started())
         database.submit(lambda connection: connection.execute("DROP TABLE events")).result()
         with pytest.raises(StoreError):
@@ -236,9 +231,7 @@ async def test_after_a_write_that_failed_nothing_is_promised_any_more(tmp_path: 
 
 
 async def test_a_failed_write_of_an_emitted_event_stops_the_next_commit(tmp_path: Path) -> None:
-    with opened(tmp_path) as (database, journal):
-        bus = Bus()
-        join(journal, bus)
+    with run_in(tmp_path) as (bus, _, database):
         await bus.commit(started())
         database.submit(lambda connection: connection.execute("DROP TABLE events")).result()
         bus.emit(ev.TaskQueued(at=2.0, task="A-1"))
@@ -248,9 +241,7 @@ async def test_a_failed_write_of_an_emitted_event_stops_the_next_commit(tmp_path
 
 
 async def test_cancelling_a_commit_does_not_take_the_event_back(tmp_path: Path) -> None:
-    with opened(tmp_path) as (_, journal):
-        bus = Bus()
-        join(journal, bus)
+    with run_in(tmp_path) as (bus, journal, _):
         await bus.commit(started())
         committing = asyncio.ensure_future(bus.commit(ev.TaskQueued(at=2.0, task="A-1")))
         await asyncio.sleep(0)
@@ -282,16 +273,12 @@ def begun(at: float, task: str = "A-1", attempt: int = 1) -> ev.AttemptStarted:
 async def test_an_execution_that_was_interrupted_is_gone_on_with_and_a_retry_is_another(
     tmp_path: Path,
 ) -> None:
-    with opened(tmp_path) as (database, journal):
-        bus = Bus()
-        join(journal, bus)
+    with run_in(tmp_path) as (bus, _, database):
         historian(database, bus, tmp_path)
         await bus.commit(started())
         await bus.commit(begun(2.0))
         await bus.commit(begun(3.0, attempt=2))
-    with opened(tmp_path) as (database, journal):
-        bus = Bus()
-        join(journal, bus)
+    with run_in(tmp_path) as (bus, _, database):
         pruner, _ = historian(database, bus, tmp_path)
         await bus.commit(ev.RunResumed(at=4.0, host="h", pid=2))
         await bus.commit(begun(5.0, attempt=2))
@@ -306,9 +293,7 @@ async def test_an_execution_that_was_interrupted_is_gone_on_with_and_a_retry_is_
 
 
 async def test_what_a_run_leaves_open_is_ended_once_nobody_takes_it_up(tmp_path: Path) -> None:
-    with opened(tmp_path) as (database, journal):
-        bus = Bus()
-        join(journal, bus)
+    with run_in(tmp_path) as (bus, _, database):
         _, recorder = historian(database, bus, tmp_path)
         await bus.commit(started())
         await bus.commit(begun(2.0))
@@ -327,9 +312,7 @@ async def test_what_a_run_leaves_open_is_ended_once_nobody_takes_it_up(tmp_path:
 
 
 async def test_an_ended_task_is_in_the_history_with_what_it_used(tmp_path: Path) -> None:
-    with opened(tmp_path) as (database, journal):
-        bus = Bus()
-        join(journal, bus)
+    with run_in(tmp_path) as (bus, _, database):
         pruner, recorder = historian(database, bus, tmp_path)
         await bus.commit(started())
         bus.emit(ev.AttemptStarted(at=2.0, task="A-1", attempt=1, branch="task/A-1", base="b"))
