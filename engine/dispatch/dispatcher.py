@@ -14,39 +14,11 @@ from typing import Generic, Literal
 
 from msgspec.structs import replace
 
+from engine.dispatch.entry import Entry
 from engine.dispatch.progress import ENDED, DispatchStats, Outcome, Progress, R
 from engine.dispatch.slots import Slot, Slots
+from engine.dispatch.waits import Waits
 from engine.model import Lane, Task
-
-
-class _Entry(Generic[R]):
-    """One task's place with the dispatcher.
-
-    `after` are the tasks it still waits for. `runner` does its work; it `holds` a slot `since` a time, and has been
-    `busy` for the seconds before that; `waker` is set while it waits to get one back. `again`: somebody asked for a
-    retry before it ended.
-    """
-
-    __slots__ = (
-        "after", "again", "busy", "holds", "order", "outcome", "progress", "queued_at", "runner", "since", "skipped",
-        "started_at", "task", "waker",
-    )  # fmt: skip
-
-    def __init__(self, task: Task, order: int) -> None:
-        self.task = task
-        self.order = order
-        self.after: set[str] = set()
-        self.progress = Progress.WAITING
-        self.runner: asyncio.Task[R] | None = None
-        self.waker: asyncio.Future[None] | None = None
-        self.holds = False
-        self.again = False
-        self.skipped = False
-        self.queued_at: float | None = None
-        self.started_at: float | None = None
-        self.since = 0.0
-        self.busy = 0.0
-        self.outcome: Outcome[R] | None = None
 
 
 class Dispatcher(Generic[R]):
@@ -71,8 +43,8 @@ class Dispatcher(Generic[R]):
         self._slots = Slots(max_concurrency, type_limits=type_limits or {}, lane_limits=lane_limits or {})
         self._on_queued = on_queued
         self._monotonic = monotonic
-        self._entries: dict[str, _Entry[R]] = {}
-        self._dependants: dict[str, list[_Entry[R]]] = {}
+        self._entries: dict[str, Entry[R]] = {}
+        self._waits = Waits()
         self._progress: Counter[Progress] = Counter()
         self._paused = False
         self._draining = False
@@ -91,12 +63,13 @@ class Dispatcher(Generic[R]):
         for task in tasks:
             if task.id in self._entries:
                 raise ValueError(f"task {task.id} is already dispatched")
-            entry: _Entry[R] = _Entry(task, len(self._entries))
+            entry: Entry[R] = Entry(task, len(self._entries))
             self._entries[task.id] = entry
             self._progress[Progress.WAITING] += 1
             new.append(entry)
         for entry in new:
-            self._wait_or_queue(entry, done)
+            self._waits.put(entry.task.id, self._awaited(entry.task, done))
+            self._wait_or_queue(entry)
         self._pump()
 
     def revise(self, task: Task, *, done: Collection[str] = ()) -> bool:
@@ -108,30 +81,22 @@ class Dispatcher(Generic[R]):
         completed = entry.progress is Progress.COMPLETED and not entry.skipped
         if entry.progress is Progress.RUNNING or completed:
             return False
-        if entry.task == task and entry.after == self._awaited(task, done):
+        awaited = self._awaited(task, done)
+        if entry.task == task and awaited == self._waits.of(task.id):
             return True
-        for name in entry.after:
-            self._dependants[name].remove(entry)
         entry.task = task
-        if entry.progress in ENDED:
-            self._wait_for(entry, done)
-        else:
+        self._waits.put(task.id, awaited)
+        if entry.progress not in ENDED:
             self._slots.leave(task.id)
-            self._wait_or_queue(entry, done)
+            self._wait_or_queue(entry)
             self._pump()
         return True
 
-    def _wait_or_queue(self, entry: _Entry[R], done: Collection[str]) -> None:
-        self._wait_for(entry, done)
-        if not entry.after:
+    def _wait_or_queue(self, entry: Entry[R]) -> None:
+        if not self._waits.of(entry.task.id):
             self._queue(entry)
         elif entry.progress is not Progress.WAITING:
             self._set(entry, Progress.WAITING)
-
-    def _wait_for(self, entry: _Entry[R], done: Collection[str]) -> None:
-        entry.after = self._awaited(entry.task, done)
-        for name in entry.after:
-            self._dependants.setdefault(name, []).append(entry)
 
     def _awaited(self, task: Task, done: Collection[str]) -> set[str]:
         return {name for name in task.after if name not in done and not self._completed(name)}
@@ -140,14 +105,14 @@ class Dispatcher(Generic[R]):
         entry = self._entries.get(task_id)
         return entry is not None and entry.progress is Progress.COMPLETED
 
-    def _queue(self, entry: _Entry[R]) -> None:
+    def _queue(self, entry: Entry[R]) -> None:
         self._set(entry, Progress.QUEUED)
         entry.queued_at = self._monotonic()
         self._slots.queue(entry.task, entry.order)
         if self._on_queued is not None:
             self._on_queued(entry.task)
 
-    def _set(self, entry: _Entry[R], progress: Progress) -> None:
+    def _set(self, entry: Entry[R], progress: Progress) -> None:
         self._progress[entry.progress] -= 1
         self._progress[progress] += 1
         entry.progress = progress
@@ -167,18 +132,18 @@ class Dispatcher(Generic[R]):
             elif not entry.waker.done():
                 entry.waker.set_result(None)
 
-    def _let_go(self, entry: _Entry[R]) -> None:
+    def _let_go(self, entry: Entry[R]) -> None:
         if entry.holds:
             entry.holds = False
             entry.busy += self._monotonic() - entry.since
             self._slots.give_back(entry.task)
 
-    def _release(self, entry: _Entry[R]) -> None:
+    def _release(self, entry: Entry[R]) -> None:
         self._let_go(entry)
         self._changed.set()
         self._pump()
 
-    async def _reacquire(self, entry: _Entry[R]) -> None:
+    async def _reacquire(self, entry: Entry[R]) -> None:
         if entry.holds:
             return
         entry.waker = asyncio.get_running_loop().create_future()
@@ -190,7 +155,7 @@ class Dispatcher(Generic[R]):
             self._slots.leave(entry.task.id)
             entry.waker = None
 
-    def _start(self, entry: _Entry[R]) -> None:
+    def _start(self, entry: Entry[R]) -> None:
         self._set(entry, Progress.RUNNING)
         now = self._monotonic()
         entry.started_at = now
@@ -201,7 +166,7 @@ class Dispatcher(Generic[R]):
         entry.runner = asyncio.ensure_future(self._work(entry.task, slot))
         entry.runner.add_done_callback(lambda runner: self._end(entry, runner))
 
-    def _end(self, entry: _Entry[R], runner: asyncio.Future[R]) -> None:
+    def _end(self, entry: Entry[R], runner: asyncio.Future[R]) -> None:
         self._let_go(entry)
         entry.runner = None
         if entry.skipped and (runner.cancelled() or runner.exception() is not None):
@@ -214,16 +179,16 @@ class Dispatcher(Generic[R]):
             self._complete(entry, runner.result())
         self._pump()
 
-    def _complete(self, entry: _Entry[R], result: R | None = None) -> None:
+    def _complete(self, entry: Entry[R], result: R | None = None) -> None:
         self._close(entry, Progress.COMPLETED, result=result)
-        for dependant in self._dependants.pop(entry.task.id, ()):
-            dependant.after.discard(entry.task.id)
-            if not dependant.after and dependant.progress is Progress.WAITING:
-                self._queue(dependant)
+        for task_id in self._waits.over(entry.task.id):
+            freed = self._entries[task_id]
+            if freed.progress is Progress.WAITING:
+                self._queue(freed)
 
     def _close(
         self,
-        entry: _Entry[R],
+        entry: Entry[R],
         progress: Progress,
         result: R | None = None,
         error: BaseException | None = None,
@@ -321,11 +286,7 @@ class Dispatcher(Generic[R]):
             return False
         entry.skipped = False
         entry.outcome = None
-        entry.after = {name for name in entry.after if not self._completed(name)}
-        if entry.after:
-            self._set(entry, Progress.WAITING)
-        else:
-            self._queue(entry)
+        self._wait_or_queue(entry)
         self._pump()
         return True
 
