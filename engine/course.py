@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.dispatch import Dispatcher
+from engine.dispatch import Dispatcher, Progress
 from engine.errors import HaltedError
 
 
@@ -26,6 +26,18 @@ class Course:
     def halted(self) -> bool:
         """Whether no task could go on, for a reason that a person can mend."""
         return isinstance(self.failure, HaltedError)
+
+    @property
+    def starting(self) -> bool:
+        """Whether tasks are started when they are ready."""
+        return self.dispatcher is not None and self.dispatcher.mode == "running"
+
+    def brings(self, task_id: str) -> bool:
+        """Whether the task is at work, or will be by itself. Raises KeyError for an unknown task."""
+        if self.dispatcher is None:
+            return False
+        progress = self.dispatcher.progress(task_id)
+        return progress is Progress.RUNNING or (progress is Progress.QUEUED and self.starting)
 
     def fail(self, error: BaseException) -> None:
         """Stop all work because of an error that is nobody's task's; the first one counts."""

@@ -23,8 +23,13 @@ from engine.git.train import Train
 from engine.model import BoardStatus
 
 ASK_AGAIN = 0.5
+"""Seconds between two tries to land while another has the target, or the locks are away."""
+
 GRACE = 1.0
+"""Seconds that a train which somebody needs waits at most for more who are nearly verified."""
+
 GRACE_SHARE = 0.25
+"""The same as a share of `max_age`: with short trains nobody is to wait for long."""
 
 
 class Urgency(Enum):
@@ -67,8 +72,8 @@ Answer = Landed | SentBack | Kept
 class Lander:
     """Takes cargo in with `land`, and runs one train at a time. Belongs to the engine's event loop.
 
-    `failed` gives the states of failed tasks, which the next board commit tells too. `urgency` says, of the ids that
-    are queued, how soon a train should leave; whoever owns the lander sets it.
+    `failed` gives the states of failed tasks, which the next board commit tells too. `urgency` says how soon a train
+    should leave, of the ids that are queued and of all that are queued or on their way.
     """
 
     def __init__(
@@ -80,8 +85,9 @@ class Lander:
         max_age: float,
         trains_before: int,
         failed: Callable[[], Mapping[str, BoardStatus]],
+        urgency: Callable[[Collection[str], Collection[str]], Urgency],
     ) -> None:
-        self.urgency: Callable[[Collection[str]], Urgency] = lambda queued: Urgency.NONE
+        self._urgency = urgency
         self._leaving: asyncio.TimerHandle | None = None
         self._train = train
         self._bus = bus
@@ -95,11 +101,6 @@ class Lander:
         self._batcher: Batcher[Cargo] = Batcher(
             self._run, max_size=max_batch, max_age=max_age, max_executing=1, clock=bus.clock
         )
-
-    @property
-    def aboard(self) -> Collection[str]:
-        """The ids of all that are queued or on their way."""
-        return self._waiters.keys()
 
     async def land(self, cargo: Cargo) -> Answer:
         """Queue the cargo and wait for what becomes of it."""
@@ -115,7 +116,7 @@ class Lander:
     def hurry(self) -> None:
         """Let the train leave now if that helps somebody."""
         queued = {cargo.task_id for cargo in self._batcher.queued}
-        urgency = self.urgency(queued) if queued else Urgency.NONE
+        urgency = self._urgency(queued, self._waiters.keys()) if queued else Urgency.NONE
         if urgency is Urgency.NOW:
             self.depart()
         elif urgency is Urgency.SOON and self._leaving is None:

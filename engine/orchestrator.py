@@ -36,19 +36,31 @@ from engine.snapshot import TaskView
 from engine.work import TaskWork
 
 STOP_WITHIN = 4.0
+"""Seconds for the running work to end when the run is stopped; with what follows, all is over within 5 s."""
+
 LOOK_EVERY = 0.5
+"""Seconds between two looks at the board's file."""
 
 
 class Orchestrator:
     """One run of one board. Made by `open`, run once with `run`; commands may come at any time."""
 
-    def __init__(self, project: Project, parts: Parts, bus: Bus, *, linger: bool) -> None:
+    def __init__(
+        self,
+        project: Project,
+        parts: Parts,
+        bus: Bus,
+        course: Course,
+        departures: Departures,
+        *,
+        linger: bool,
+    ) -> None:
         self._project = project
         self._parts = parts
         self._bus = bus
         self._linger = linger
         limits = project.settings.run
-        self._course = Course()
+        self._course = course
         share = parts.share
         work = (
             TaskWork(parts, bus, project.settings, self._course)
@@ -63,8 +75,7 @@ class Orchestrator:
             on_queued=self._queued,
         )
         self._course.dispatcher = self._dispatcher
-        self._departures = Departures(bus, self._dispatcher, parts.lander)
-        self._schedule = Schedule(bus, self._dispatcher, self._departures, parts.outcomes)
+        self._schedule = Schedule(bus, self._dispatcher, departures, parts.outcomes)
         self._follower = Follower(
             project,
             bus,
@@ -75,7 +86,6 @@ class Orchestrator:
         self._wake = asyncio.Event()
         self._background: list[asyncio.Future[None]] = []
         self._cancel_batches = False
-        parts.lander.urgency = self._departures.urgency
         if share is not None:
             share.events.elsewhere = self._elsewhere
             share.events.reopened = lambda task: self._try_again([task])
@@ -98,8 +108,10 @@ class Orchestrator:
         there: a finished run stays open for commands such as retry, until `stop`, and an edited board is offered.
         """
         project = await open_project(settings, environ)
-        parts = await assemble(project, bus, environ, new_id=new_id)
-        return cls(project, parts, bus, linger=linger)
+        course = Course()
+        departures = Departures(bus, course)
+        parts = await assemble(project, bus, environ, urgency=departures.urgency, new_id=new_id)
+        return cls(project, parts, bus, course, departures, linger=linger)
 
     # The run
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from engine.assembly.models import batcher_of, load_prompts, model_client, requests_over
 from engine.assembly.opened import open_run
@@ -18,6 +18,7 @@ from engine.figures import PeerFigures, QueueFigures
 from engine.gauges import Gauges
 from engine.git.names import in_space, slug
 from engine.git.worktrees import Worktrees
+from engine.landing import Urgency
 from engine.llm.budget import Budget
 from engine.local import LandingSide, LocalActivities, RunContext, StageLogs
 from engine.outcomes import Outcomes
@@ -32,9 +33,17 @@ from engine.teaching import Teaching
 
 
 async def assemble(
-    project: Project, bus: Bus, environ: Mapping[str, str], *, new_id: Callable[[], str] | None = None
+    project: Project,
+    bus: Bus,
+    environ: Mapping[str, str],
+    *,
+    urgency: Callable[[Collection[str], Collection[str]], Urgency],
+    new_id: Callable[[], str] | None = None,
 ) -> Parts:
-    """Open the state, claim the run and build every part over it. Raises UsageError or StoreError."""
+    """Open the state, claim the run and build every part over it; `urgency` is for the `Lander`.
+
+    Raises UsageError or StoreError.
+    """
     settings, repository = project.settings, project.repository
     make_id = new_id or (lambda: uuid.uuid4().hex[:12])
     paths = StatePaths.of(
@@ -99,7 +108,7 @@ async def assemble(
         log=paths.logs(run) / "train.log",
         gate=share.gate if share is not None else None,
     )
-    lander = lander_of(project, train, bus)
+    lander = lander_of(project, train, bus, urgency)
 
     context = RunContext(
         run=run,

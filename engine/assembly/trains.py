@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from engine.board import read_statuses, with_statuses
@@ -11,7 +11,7 @@ from engine.git.cargo import Checked
 from engine.git.gate import Gate
 from engine.git.train import Train
 from engine.git.upstream import Upstream
-from engine.landing import Lander
+from engine.landing import Lander, Urgency
 from engine.model import BoardStatus, TaskState
 from engine.process import child_environment
 from engine.project import Project
@@ -73,7 +73,12 @@ def _checks(
     return check
 
 
-def lander_of(project: Project, train: Train, bus: Bus) -> Lander:
+def lander_of(
+    project: Project,
+    train: Train,
+    bus: Bus,
+    urgency: Callable[[Collection[str], Collection[str]], Urgency],
+) -> Lander:
     """The queue for the train, its trains numbered on from those that the run has had."""
     settings, rows = project.settings.git, project.rows
     # Their rows reach the target's board, still open, with whatever lands next.
@@ -85,6 +90,7 @@ def lander_of(project: Project, train: Train, bus: Bus) -> Lander:
         max_age=settings.max_age,
         trains_before=max((view.number for view in bus.state.snapshot().trains), default=0),
         failed=lambda: late | _open(bus, rows.reopened) | _failed(bus),
+        urgency=urgency,
     )
 
 

@@ -15,6 +15,7 @@ from engine import events as ev
 from engine.board import Board, parse_board
 from engine.board.compare import compare
 from engine.bus import Bus
+from engine.course import Course
 from engine.departures import Departures
 from engine.dispatch import Dispatcher, Progress, Slot
 from engine.model import BoardStatus, Task, TaskState
@@ -189,7 +190,7 @@ class Yard:
         outcomes = Outcomes(
             cache, Settings(root=Path("/")), (), tree="t", prompts="p", tools="s", endpoint="e"
         )
-        departures = Departures(self.bus, self.dispatcher, None)  # type: ignore[arg-type]
+        departures = Departures(self.bus, Course())
         self.schedule = Schedule(self.bus, self.dispatcher, departures, outcomes)
 
     async def work(self, task: Task, slot: Slot) -> None:

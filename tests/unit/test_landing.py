@@ -18,7 +18,7 @@ from engine.events import Event
 from engine.git.repository import Repository
 from engine.git.train import Cargo, Checked, Train
 from engine.git.upstream import Upstream
-from engine.landing import Kept, Landed, Lander, SentBack
+from engine.landing import Kept, Landed, Lander, SentBack, Urgency
 from engine.model import BoardStatus
 from engine.state import RunState
 from tests.sample_repository import SampleRepository
@@ -62,7 +62,13 @@ async def yard(repo: Callable[..., SampleRepository], tmp_path: Path) -> Any:
         )
         await train.start()
         bus = Bus()
-        given: dict[str, Any] = {"max_batch": 10, "max_age": 60.0, "trains_before": 0, "failed": dict}
+        given: dict[str, Any] = {
+            "max_batch": 10,
+            "max_age": 60.0,
+            "trains_before": 0,
+            "failed": dict,
+            "urgency": lambda queued, aboard: Urgency.NONE,
+        }
         return Lander(train, bus, **(given | options)), bus, sample
 
     return furnish
