@@ -50,24 +50,16 @@ class Notifier:
         self._environ = environ
         self._write = write
         self._complain = complain
-        self._failed: int | None = None
-        self._finished: RunFinished | None = None
+        self._before: Snapshot | None = None
 
     def look(self, snapshot: Snapshot) -> None:
-        """Tell what is new since the last look."""
+        """Tell what is new since the last look, the gravest of it."""
         if snapshot.run.started is None:
             return
-        failed, finished = snapshot.count(TaskState.FAILED), snapshot.run.finished
-        before, self._failed = self._failed, failed
-        ended = finished is not None and finished != self._finished
-        self._finished = finished
-        if before is None and not ended:
-            return
-        if ended and finished is not None:
-            if finished.status != "interrupted":
-                self.tell(ending(finished), snapshot.run.run)
-        elif before is not None and failed > before:
-            self.tell(_failure(snapshot, failed - before), snapshot.run.run)
+        before, self._before = self._before, snapshot
+        words = _news(before, snapshot)
+        if words:
+            self.tell(words, snapshot.run.run)
 
     def tell(self, words: str, run: str = "") -> None:
         """Ring, and run the command with the words as its last argument; returns at once."""
@@ -108,6 +100,26 @@ def ending(finished: RunFinished) -> str:
     parts = [f"{finished.landed} of {finished.total} landed"]
     parts += [f"{n} {word}" for n, word in ((finished.failed, "failed"), (finished.blocked, "blocked")) if n]
     return f"{_HEADS[finished.status]}: {', '.join(parts)}"
+
+
+def _news(before: Snapshot | None, now: Snapshot) -> str:
+    """What a person should hear of, in a few words: the end of the run, or what stands still without them."""
+    finished = now.run.finished
+    if finished is not None and (before is None or before.run.finished != finished):
+        return "" if finished.status == "interrupted" else ending(finished)
+    if before is None:
+        return ""
+    if now.run.budget_reached and not before.run.budget_reached:
+        return f"{now.run.budget_reached}; raise [budget] usd to go on"
+    failed = now.count(TaskState.FAILED) - before.count(TaskState.FAILED)
+    if failed > 0:
+        return _failure(now, failed)
+    errors = [each for each in now.notices if each.level == "error" and each.number > before.notice_count]
+    if errors:
+        return f"{errors[-1].task}: {errors[-1].text}" if errors[-1].task else errors[-1].text
+    if now.offer is not None and before.offer is None:
+        return "the board was edited: the run asks whether to take it in"
+    return ""
 
 
 def _failure(snapshot: Snapshot, more: int) -> str:

@@ -42,6 +42,29 @@ def test_each_thing_is_told_once_and_what_was_there_before_is_no_news() -> None:
     assert "run ended: " in told[1]
 
 
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (
+            ev.BudgetReached(at=AT, scope="run", limit_usd=3.0, spent_usd=2.95, next_usd=0.2, task="T2.15"),
+            "budget of the run reached: $2.95 of $3.00, next call up to $0.20; raise [budget] usd to go on",
+        ),
+        (ev.Noticed(at=AT, level="error", text="the disk is full"), "the disk is full"),
+        (ev.Noticed(at=AT, level="error", text="no agent", task="T2.10"), "T2.10: no agent"),
+        (ev.Noticed(at=AT, level="warning", text="a word"), None),
+    ],
+)
+def test_what_waits_for_a_person_is_told(event: ev.Event, words: str | None) -> None:
+    told: list[str] = []
+    notifier = Notifier(NotifySettings(), {}, write=told.append)
+    state = RunState().apply_all(sample_run.events_until(90))
+    notifier.look(state.snapshot())
+    state.apply(event)
+    notifier.look(state.snapshot())
+    notifier.look(state.snapshot())
+    assert told == ([] if words is None else [f"\x1b]9;Taskyard: {words}\x1b\\\a"])
+
+
 def test_the_bell_can_be_switched_off() -> None:
     told: list[str] = []
     Notifier(NotifySettings(bell=False), {}, write=told.append).tell("it ended")

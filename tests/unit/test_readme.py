@@ -36,12 +36,14 @@ def test_the_board_can_be_read() -> None:
 
 
 def test_the_settings_can_be_loaded(tmp_path: Path) -> None:
-    roles, large, _ = blocks("toml")
+    roles, large, notify, _ = blocks("toml")
     (tmp_path / "taskyard.toml").write_text(roles)
     settings = load_settings(tmp_path, environ={})
     assert settings.budget.usd == tomllib.loads(roles)["budget"]["usd"]
     (tmp_path / "taskyard.toml").write_text(large)
     assert list(load_settings(tmp_path, environ={}).git.sparse) == tomllib.loads(large)["git"]["sparse"]
+    (tmp_path / "taskyard.toml").write_text(notify)
+    assert load_settings(tmp_path, environ={}).notify.command == ("notify-send", "Taskyard")
 
 
 def test_pictures_and_files_that_are_named_exist() -> None:
