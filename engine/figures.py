@@ -136,7 +136,7 @@ class BatchView(msgspec.Struct, frozen=True):
 
 
 class TrainView(msgspec.Struct, frozen=True):
-    """One train on its way: `stage` is combine, verify, bisect, push, landed or failed."""
+    """One train on its way: `stage` is one of `TrainMoved`, at the end landed or failed."""
 
     number: int
     stage: str

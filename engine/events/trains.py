@@ -13,7 +13,7 @@ class TrainDeparted(Event, frozen=True, kw_only=True):
 
 
 class TrainMoved(Event, frozen=True, kw_only=True):
-    """A train reached a stage: combine, verify, bisect, board, push."""
+    """A train reached a stage: combine, conflict, verify, bisect, board, push, landed."""
 
     train: int
     stage: str

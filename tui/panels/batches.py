@@ -106,7 +106,9 @@ def _train_line(train: TrainView, frame: Frame) -> Line:
     if train.stage == "bisect":
         spans.append(("⠿ bisecting: looking for the task that breaks it", "warn"))
     else:
-        at = names.index(train.stage) if train.stage in names else len(names) - 1
+        # Who clashes goes back, and the others are merged.
+        stage = "combine" if train.stage == "conflict" else train.stage
+        at = names.index(stage) if stage in names else len(names) - 1
         for index, (_, word) in enumerate(_TRAIN_STAGES):
             mark, tone = ("✓", "good") if index < at else ("⠿", "accent") if index == at else ("·", "faint")
             spans.append((f" {word} {mark}", tone))

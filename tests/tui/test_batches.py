@@ -1,0 +1,42 @@
+"""The panel of batches says what waits, how far the train has come, and what was saved."""
+
+from __future__ import annotations
+
+from engine.figures import QueueFigures, TrainView
+from engine.snapshot import RunView, Snapshot, Totals
+from tui.frame import Frame
+from tui.panels.batches import batch_lines, pushes_of
+from tui.source.protocol import Health
+
+NOW = 1_000.0
+
+
+def shown(snapshot: Snapshot) -> list[str]:
+    frame = Frame(snapshot, NOW, Health(), "LIVE")
+    return ["".join(part for part, _ in line) for line in batch_lines(frame, full=True)]
+
+
+def test_the_queue_shows_its_fill_and_its_age() -> None:
+    lines = shown(Snapshot(queues=(QueueFigures("git", 3, NOW - 2.0, 10, 5.0),)))
+    assert lines[0] == "git   3 queued of 10, oldest 2 s of 5 s"
+
+
+def test_a_train_is_followed_stage_by_stage() -> None:
+    def line(stage: str, detail: str) -> str:
+        return shown(Snapshot(trains=(TrainView(4, stage, ("T1", "T2"), NOW - 7.0, detail),)))[1]
+
+    assert line("combine", "2 branches") == "      train 4 2 tasks  merge ⠿ verify · push ·  00:07 2 branches"
+    assert line("verify", "T1, T2") == "      train 4 2 tasks  merge ✓ verify ⠿ push ·  00:07 T1, T2"
+    assert line("push", "main to 1234567890").endswith("merge ✓ verify ✓ push ⠿  00:07 main to 1234567890")
+    assert "merge ⠿ verify · push ·" in line("conflict", "T2 clashes with T1: a.txt")
+    assert "merge ✓ verify ✓ push ⠿" in line("board", "T1")
+    bisecting = line("bisect", "T2 by itself")
+    assert "bisecting: looking for the task that breaks it" in bisecting
+    assert bisecting.endswith("00:07 T2 by itself")
+
+
+def test_pushes_of_the_boards_new_states_are_none_that_tasks_took() -> None:
+    run = RunView(remote="origin")
+    totals = Totals(trains=1, pushes=2, marks=1, landed=5)
+    assert pushes_of(Snapshot(run=run, totals=totals)) == "1 push for 5 tasks, 4 saved"
+    assert pushes_of(Snapshot(run=run, totals=Totals(pushes=1, marks=1))) == "nothing landed yet"
