@@ -89,7 +89,7 @@ class Orchestrator:
         if share is not None:
             share.events.elsewhere = self._elsewhere
             share.events.reopened = lambda task: self._try_again([task])
-            share.events.away = self._locks_away
+            share.events.away = self._locks_changed
             share.gate.refused = lambda text: self._notice("warning", text)
 
     @classmethod
@@ -364,11 +364,8 @@ class Orchestrator:
         self._bus.emit(ev.TaskElsewhere(at=self._now(), task=task, host=host, pid=pid))
         self._parts.lander.hurry()  # What waits for it here may go without.
 
-    def _locks_away(self, problem: str) -> None:
-        if problem:
-            self._notice("error", f"{problem}: no task is claimed and nothing lands until it is back")
-        else:
-            self._notice("info", "the locks are back, and the run goes on")
+    def _locks_changed(self, problem: str) -> None:
+        self._bus.emit(ev.LocksChanged(at=self._now(), problem=problem))
 
     def _dispatch_changed(self) -> None:
         mode, limit = self._dispatcher.mode, self._dispatcher.max_concurrency

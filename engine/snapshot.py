@@ -200,7 +200,7 @@ class BoardOffer(msgspec.Struct, frozen=True):
 
 class RunView(msgspec.Struct, frozen=True):
     """The run as a whole. `idle`: seconds since it started in which no process worked on it; `resumed`: when one took
-    it up again, the last time."""
+    it up again, the last time. `locks_away`: in words, why the locks that it shares with others cannot be reached."""
 
     run: str = ""
     board: str = ""
@@ -223,6 +223,7 @@ class RunView(msgspec.Struct, frozen=True):
     max_age: float = 0.0
     budget_usd: float | None = None
     budget_reached: str = ""
+    locks_away: str = ""
     finished: ev.RunFinished | None = None
 
     def elapsed(self, now: float) -> float:
@@ -302,10 +303,14 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
         return self.counts.get(state, 0)
 
     @property
+    def others(self) -> tuple[PeerFigures, ...]:
+        """The other orchestrators that have taken part in the work on the board."""
+        return tuple(peer for peer in self.peers if peer.run != self.run.run)
+
+    @property
     def usd_of_all(self) -> float:
         """What all orchestrators that share the board have spent, this one included."""
-        others = sum(peer.usd for peer in self.peers if peer.run != self.run.run)
-        return self.totals.usd + others
+        return self.totals.usd + sum(peer.usd for peer in self.others)
 
     def task(self, task_id: str) -> TaskView | None:
         """The view of one task, or None."""

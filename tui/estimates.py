@@ -28,6 +28,7 @@ def time_to_go(snapshot: Snapshot, now: float) -> Estimate | None:
     """When everything will have landed, if no attempt fails; None when nobody can know.
 
     It is the greater of the work left over the slots, and of the longest chain of tasks that wait for each other.
+    Others that share the board count with what they work on now.
     """
     if snapshot.run.finished is not None or snapshot.run.dispatch != "running":
         return None
@@ -42,7 +43,8 @@ def time_to_go(snapshot: Snapshot, now: float) -> Estimate | None:
     left = {view.id: _left(view, means, now) for view in snapshot.tasks if view.state in _OPEN}
     if not left:
         return None
-    slots = max(1, min(snapshot.run.max_concurrency or 1, len(left)))
+    others = sum(peer.working for peer in snapshot.others if peer.present)
+    slots = max(1, min((snapshot.run.max_concurrency or 1) + others, len(left)))
     work = sum(left.values())
     seconds = max(work / slots, _longest_chain(snapshot.tasks, left))
     variance = sum(spreads) * len(left)

@@ -20,6 +20,7 @@ from engine.model import TaskState
 from engine.snapshot import Snapshot
 from engine.state import RunState
 from tui.edits import WORDS, summary
+from tui.peers import crew_changes, place_of
 from tui.plain import count, duration, money, one_line, tokens_by_class
 
 _MIN_WIDTH = 5  # the longest of run, board, batch, train and push
@@ -37,20 +38,28 @@ class ProgressLines:
         self._state = RunState(start)
         self._kept = kept
         self._width = _MIN_WIDTH
+        self._elsewhere: dict[str, str] = {}  # where the tasks of others are worked on
         self._widen()
 
     def of(self, event: ev.Event) -> Iterator[str]:
         """The lines that tell the event; mostly none or one."""
+        peers = self._state.gauges["peers"]
         self._state.apply(event)
         if isinstance(event, ev.RunFinished):
             yield from self._summary(event)
+            return
+        if isinstance(event, ev.Measured) and event.peers is not None:
+            for text in crew_changes(peers, self._state.snapshot()):
+                yield self._line(event.at, "run", text)
             return
         if isinstance(event, (ev.RunStarted, ev.TasksAdded, ev.BoardTaken, ev.CycleStarted)):
             self._widen()
         told = self._tell(event)
         if told is not None:
-            about, text = told
-            yield f"{self._clock(event.at)}  {one_line(about):<{self._width}}  {one_line(text)}".rstrip()
+            yield self._line(event.at, *told)
+
+    def _line(self, at: float, about: str, text: str) -> str:
+        return f"{self._clock(at)}  {one_line(about):<{self._width}}  {one_line(text)}".rstrip()
 
     def _tell(self, event: ev.Event) -> tuple[str, str] | None:
         """What the line is about (a task, `run`, a train …), and its text; None when the event is not worth a line."""
@@ -74,6 +83,9 @@ class ProgressLines:
             case ev.Noticed():
                 mark = "" if event.level == "info" else f"{event.level}: "
                 return event.task or "run", mark + event.text
+            case ev.LocksChanged():
+                notice = self._state.notices[-1]
+                return "run", ("error: " if notice.level == "error" else "") + notice.text
             case ev.BudgetReached():
                 return event.task or "run", (
                     f"budget reached: {money(event.spent_usd)} of {money(event.limit_usd)} spent, "
@@ -87,9 +99,10 @@ class ProgressLines:
                 # The reason mostly names the other one and the files itself.
                 more = [text for text in (event.other, *event.paths) if text and text not in event.reason]
                 return event.task, f"sent back: {event.reason}" + (f" ({', '.join(more)})" if more else "")
-            case ev.TaskLanded():
-                return event.task, f"landed with train {event.train}, {event.commit[:7]}"
+            case ev.TaskElsewhere() | ev.TaskLanded():
+                return self._tell_whose(event)
             case ev.TaskEnded():
+                self._elsewhere.pop(event.task, None)
                 return event.task, f"{event.state.value}: {event.reason}"
             case ev.LessonsGiven():
                 return event.task, f"its plan calls for {count(len(event.lessons), 'lesson')}"
@@ -132,9 +145,11 @@ class ProgressLines:
     ) -> tuple[str, str]:
         match event:
             case ev.AttemptStarted():
+                left = self._elsewhere.pop(event.task, "")
+                over = f", taken over from {left}" if left else ""
                 try_ = f", attempt {event.attempt}" if event.attempt > 1 else ""
                 lessons = f", with {count(len(event.lessons), 'lesson')}" if event.lessons else ""
-                return event.task, f"started{try_}{lessons}"
+                return event.task, f"started{over}{try_}{lessons}"
             case ev.ChangeCommitted():
                 change = event.change
                 files = count(change.files, "file")
@@ -145,6 +160,20 @@ class ProgressLines:
                 view = self._state.find(event.task)
                 judged = "approved" if view is not None and view.verdict is not None else "not judged"
                 return event.task, f"verified, {judged}; waits for a train"
+
+    def _tell_whose(self, event: ev.TaskElsewhere | ev.TaskLanded) -> tuple[str, str] | None:
+        """Where another has the task: once it has landed, or is taken over."""
+        left = self._elsewhere.pop(event.task, "")
+        match event:
+            case ev.TaskElsewhere():
+                place = self._elsewhere[event.task] = place_of(event.host, event.pid)
+                over = bool(left) and left != place
+                return (event.task, f"taken over from {left} by {place}") if over else None
+            case ev.TaskLanded():
+                with_train = f" with train {event.train}" if event.train else ""
+                return event.task, f"landed{with_train}, {event.commit[:7]}" + f" by {event.by}" * bool(
+                    event.by
+                )
 
     def _tell_train(
         self, event: ev.TrainDeparted | ev.TrainMoved | ev.Pushed | ev.TrainArrived

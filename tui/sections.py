@@ -73,10 +73,13 @@ def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
         lines.append((*spans, *rows[0]))
         lines += [((" " * indent, "text"), *row) for row in rows[1:]]
     if view.state is TaskState.LANDED:
-        lines += [BLANK, ((("✓ landed ", "good"), (f"{view.commit[:10]} with train {view.train}", "muted")))]
+        how = f"{view.commit[:10]} with train {view.train}" if view.train else safe_text(view.last)
+        lines += [BLANK, ((("✓ landed ", "good"), (how.removeprefix("landed "), "muted")))]
     elif view.state is TaskState.TO_LAND:
         judged = "verified and judged" if view.verdict is not None else "verified, not judged"
         lines += [BLANK, (((f"■ {judged}, ", "info"), (safe_text(view.last), "muted")))]
+    elif view.state is TaskState.ELSEWHERE:
+        lines += [BLANK, ((("◇ worked on ", "info"), (safe_text(view.last), "muted")))]
     if not lines:
         waits = ", ".join(safe_text(name) for name in task.after)
         lines = [

@@ -62,14 +62,19 @@ class Steering:
         control = self._control()
         if control is None:
             return
-        running = [view.id for view in views if not view.state.ended]
+        open_ = [view for view in views if not view.state.ended]
+        running = [view.id for view in open_ if view.state is not TaskState.ELSEWHERE]
         if not running:
-            self._app.tell("nothing to cancel: the task has ended", "warning")
+            where = "; ".join(
+                f"{safe_text(v.id, 40)} is worked on {safe_text(v.last, 80)}" for v in open_[:3]
+            )
+            ended = "nothing to cancel: the task has ended"
+            self._app.tell(f"{where}: cancel it there" if where else ended, "warning")
             return
 
         def answered(yes: bool | None) -> None:
             if yes:
-                control.cancel(running)
+                control.cancel([view.id for view in open_])  # of those elsewhere the engine says where
                 self._app.tell(f"cancelling {_names(running)}")
                 if done is not None:
                     done()

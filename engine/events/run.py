@@ -86,6 +86,15 @@ class Measured(Event, frozen=True, kw_only=True):
     peers: tuple[PeerFigures, ...] | None = None
 
 
+class LocksChanged(Event, frozen=True, kw_only=True):
+    """What keeps the locks that orchestrators share went away (`problem` says how), or is back (empty).
+
+    While it is away nothing is claimed and nothing lands.
+    """
+
+    problem: str = ""
+
+
 class BudgetReached(Event, frozen=True, kw_only=True):
     """A call was not made because its worst case could pass the budget."""
 
@@ -139,4 +148,5 @@ RunEvent = (
     | BudgetReached
     | CycleStarted
     | RunFinished
+    | LocksChanged
 )

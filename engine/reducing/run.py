@@ -53,6 +53,7 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
         dispatch="running",
         finished=None,
         budget_reached="",
+        locks_away="",
     )
     state.offer = None  # The one who takes the run up reads the board anew.
     for view in tuple(state.tasks.values()):
@@ -90,6 +91,14 @@ def _measured(state: Facts, e: ev.Measured) -> None:
     sample(state, e.at)
 
 
+def _locks_changed(state: Facts, e: ev.LocksChanged) -> None:
+    state.run = replace(state.run, locks_away=e.problem)
+    if e.problem:
+        state.notice(e.at, "error", f"{e.problem}: no task is claimed and nothing lands until it is back")
+    else:
+        state.notice(e.at, "info", "the locks are back, and the run goes on")
+
+
 def _budget_reached(state: Facts, e: ev.BudgetReached) -> None:
     whose = f"task {e.task}" if e.scope == "task" else "the run"
     text = f"budget of {whose} reached: ${e.spent_usd:.2f} of ${e.limit_usd:.2f}, next call up to ${e.next_usd:.2f}"
@@ -113,6 +122,7 @@ HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     ev.DispatchChanged: _dispatch_changed,
     ev.Noticed: _noticed,
     ev.Measured: _measured,
+    ev.LocksChanged: _locks_changed,
     ev.BudgetReached: _budget_reached,
     ev.CycleStarted: _cycle_started,
     ev.RunFinished: _run_finished,

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from engine import events as ev
+from engine.figures import PeerFigures
 from engine.model import BoardStatus, Task
 from engine.rows import BoardChange, EditKind, RowEdit
 from engine.state import RunState
@@ -52,6 +53,54 @@ def test_each_fact_worth_a_line_gets_one() -> None:
         "  tokens   input 2.4k, cache read 62.0k, output 680",
         "  cost     $1.00, $0.50 saved by caches and batches",
         "  failed   T3  no change was made (attempt 2 of 2)",
+    ]
+
+
+def test_others_on_the_board_are_told() -> None:
+    def seen(at: int, *peers: PeerFigures) -> ev.Measured:
+        return ev.Measured(at=START + at, peers=peers)
+
+    def elsewhere(at: int, task: str, host: str, pid: int) -> ev.TaskElsewhere:
+        return ev.TaskElsewhere(at=START + at, task=task, host=host, pid=pid)
+
+    start = short_run()[0]
+    assert isinstance(start, ev.RunStarted)
+    me = PeerFigures("ada", 1, start.run, START)
+    bea, cyd = PeerFigures("bea", 917, "r2", START), PeerFigures("cyd\x1b[2J", 7, "r3", START)
+    gone = msgspec.structs.replace(bea, present=False, landed=2)
+    lines = told(
+        [
+            start,
+            seen(1, me),
+            seen(2, me, bea),
+            elsewhere(3, "T1", "bea", 917),
+            elsewhere(3, "T2", "bea", 917),
+            elsewhere(4, "T3", "bea", 917),
+            seen(5, me, bea, cyd),
+            seen(6, me, bea, msgspec.structs.replace(cyd, working=1)),
+            ev.TaskLanded(at=START + 7, task="T3", commit="3" * 40, train=0, by="bea:917"),
+            seen(8, me, gone, cyd),
+            elsewhere(9, "T1", "cyd", 7),
+            ev.TaskQueued(at=START + 9, task="T2"),
+            ev.AttemptStarted(at=START + 10, task="T2", attempt=1, branch="b", base="c"),
+            ev.LocksChanged(at=START + 11, problem="the server does not answer"),
+            ev.LocksChanged(at=START + 12),
+            ev.TaskLanded(at=START + 13, task="T1", commit="1" * 40, train=0),
+        ]
+    )
+    assert lines[1:] == [
+        "00:02  run    bea, process 917 has joined: 2 orchestrators at work",
+        "00:05  run    cyd, process 7 has joined: 3 orchestrators at work",
+        "00:07  T3     landed, 3333333 by bea:917",
+        "00:08  run    bea, process 917 has left, with 2 tasks landed: 2 orchestrators at work",
+        "00:09  T1     taken over from bea, process 917 by cyd, process 7",
+        "00:10  T2     started, taken over from bea, process 917",
+        "00:11  run    error: the server does not answer: no task is claimed and nothing lands until it is back",
+        "00:12  run    the locks are back, and the run goes on",
+        "00:13  T1     landed, 1111111",
+    ]
+    assert told([start, seen(2, me, bea, cyd)])[1:] == [
+        "00:02  run    shares the board with bea, process 917; cyd, process 7: 3 orchestrators at work"
     ]
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from engine import events as ev
 from engine.events import RunFinished, decode, encode
+from engine.figures import PeerFigures
 from engine.snapshot import Snapshot
 from engine.state import RunState
 from engine.store.journal import Journal
@@ -20,7 +22,7 @@ from engine.store.owner import Owner
 from engine.store.state_db import open_state
 from tests.cli.taskyard import PROGRAM, taskyard
 from tests.sample_repository import SampleRepository
-from tests.samples import record, short_run
+from tests.samples import START, record, short_run
 
 Repo = Callable[..., SampleRepository]
 
@@ -52,6 +54,50 @@ def test_status_as_json_is_the_snapshot(repo: Repo) -> None:
     expected = RunState().apply_all(short_run()).snapshot()
     shown = msgspec.convert(report, Snapshot, str_keys=True)
     assert msgspec.json.encode(shown) == msgspec.json.encode(expected)
+
+
+def test_status_tells_who_shares_the_board(repo: Repo) -> None:
+    root = repo().path
+    *before, finished = short_run()
+    me = PeerFigures("elsewhere", 1, "r1", START, working=1)
+    bea = PeerFigures("bea", 917, "r2", START, working=2, landed=3, pushes=1, usd=1.25)
+    gone = msgspec.structs.replace(bea, host="cyd", run="r3", present=False, usd=0.25)
+    shared = [
+        *before,
+        ev.TaskReopened(at=START + 30, task="T3"),
+        ev.TaskElsewhere(at=START + 31, task="T3", host="bea", pid=917),
+        ev.LocksChanged(at=START + 32, problem="the server does not answer"),
+        ev.Measured(at=START + 33, peers=(gone, bea, me)),
+    ]
+    record(root, shared, owner=Owner.of_this_process())
+    lines = taskyard("status", at=root).out.splitlines()
+    assert lines[1:] == [
+        "3 tasks: 1 elsewhere, 2 landed",
+        "$1.00 spent, $0.50 saved; 2 calls, 0 batch calls, 0 from the cache; 1 push",
+        "$2.50 of $10.00 spent by all; 2 orchestrators at work",
+        "",
+        "Orchestrator                    Working  Landed  Pushes   Cost",
+        "elsewhere, process 1, this one        1       2       1  $1.00",
+        "bea, process 917                      2       3       1  $1.25",
+        "cyd, process 917, gone                –       3       1  $0.25",
+        "all                                   3       8       3  $2.50",
+        "the server does not answer: no task is claimed and nothing lands until it is back",
+        "",
+        "ID  State      Try  Elapsed   Cost  Last",
+        "T1  landed       1    00:14  $0.50  train 1, 1111111",
+        "T2  landed       2    00:11  $0.50  train 1, 2222222",
+        lines[-1],
+    ]
+    assert lines[-1].endswith("at bea, process 917")
+    report = json.loads(taskyard("status", "--json", at=root).out)
+    assert [(peer["host"], peer["present"]) for peer in report["peers"]] == [
+        ("cyd", False), ("bea", True), ("elsewhere", True),
+    ]  # fmt: skip
+    assert report["run"]["locks_away"] == "the server does not answer"
+    record(root, [*shared, finished], run="ended")
+    said = taskyard("status", "ended", at=root).out
+    assert "$2.50 of $10.00 spent by all; 3 orchestrators took part" in said
+    assert "the server does not answer" not in said
 
 
 def test_status_from_below_the_top_and_by_the_beginning_of_an_id(repo: Repo) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import Measured, TaskElsewhere, TaskLanded
+from engine.events import LocksChanged, Measured, TaskElsewhere, TaskLanded
 from tests.e2e.crew import Crew, Member, until
 from tests.locks.servers import Server
 
@@ -147,13 +147,15 @@ def test_while_the_lock_server_is_away_the_run_waits(
         members = [crew.start(crew.clone()) for _ in range(2)]
         until(lambda: len(crew.worked) >= 4)
         server.kill()
-        until(lambda: all("nothing lands until it is back" in member.notices() for member in members))
+        until(lambda: all(member.told(LocksChanged) for member in members))
         server.start()
         crew.wait()
     finally:
         server.kill()
     for member in members:
-        assert "the locks are back" in member.notices()
+        problems = [event.problem for event in member.told(LocksChanged) if isinstance(event, LocksChanged)]
+        assert "does not answer" in problems[0]
+        assert problems[-1] == ""
         assert member.finished.landed == tasks
     all_landed_once(crew, tasks)
     assert len(crew.worked) == tasks

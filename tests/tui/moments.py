@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from engine import events as ev
+from engine.figures import PeerFigures
 from engine.model import (
     BoardStatus,
     LessonGiven,
@@ -82,6 +83,44 @@ def died() -> RecordedSource:
     """A watched run whose process is gone."""
     health = Health(False, 40.0, "the run has died; take it up with: taskyard run")
     return RecordedSource(sample_run.events_until(170), now=BEGIN + 210, mode="WATCH", health=health)
+
+
+def shared(*more: ev.Event) -> RecordedSource:
+    """Two others work on the same board; one of them has gone, and what it had is taken over."""
+    return at(170, *beside_others(), *more)
+
+
+def beside_others() -> list[ev.Event]:
+    """What a run hears of two others by then."""
+    now = BEGIN + 170
+    run = sample_run.RUN
+
+    def landed(task: str, by: str) -> ev.TaskLanded:
+        return ev.TaskLanded(at=now - 20, task=task, commit=f"{task[-2:]}77d0b13e", train=0, by=by)
+
+    def elsewhere(task: str, host: str, pid: int) -> ev.TaskElsewhere:
+        return ev.TaskElsewhere(at=now - 30, task=task, host=host, pid=pid)
+
+    peers = (
+        PeerFigures("ada", 4242, run, BEGIN, now, working=13, landed=5, pushes=1, usd=1.45),
+        PeerFigures("build-02", 917, "r2", BEGIN + 4, now, working=3, landed=1, pushes=1, usd=0.62),
+        PeerFigures("cyd", 31_337, "r3", BEGIN + 9, now - 40, False, 2, 1, 1, usd=0.31),
+    )
+    return [
+        landed("T2.24", "build-02:917"),
+        landed("T2.23", "cyd:31337"),
+        elsewhere("T2.20", "build-02", 917),
+        elsewhere("T2.21", "cyd", 31_337),
+        elsewhere("T2.21", "build-02", 917),
+        elsewhere("T2.22", "build-02", 917),
+        ev.Measured(at=now, peers=peers),
+    ]
+
+
+def locks_away() -> RecordedSource:
+    """The server of the locks does not answer."""
+    problem = "the lock server redis://locks:6379/0 does not answer (Connection refused)"
+    return shared(ev.LocksChanged(at=BEGIN + 170, problem=problem))
 
 
 def edited() -> RecordedSource:
@@ -208,6 +247,8 @@ MOMENTS: dict[str, Callable[[], RecordedSource]] = {
     "running": running,
     "failed": failed,
     "paused": paused,
+    "shared": shared,
+    "locks away": locks_away,
     "edited": edited,
     "stale": stale,
     "died": died,

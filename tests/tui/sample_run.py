@@ -36,6 +36,7 @@ from engine.model import (
 from tests import samples
 
 BEGIN = samples.START
+RUN = "r-2027-01-15-a1"
 MODEL = "claude-opus-5-5"
 SLOTS = 6
 CLASHING = "T2.09"
@@ -104,7 +105,7 @@ def events(count: int = 24) -> list[ev.Event]:
         samples.started(
             *tasks,
             at=BEGIN,
-            run="r-2027-01-15-a1",
+            run=RUN,
             board="tasks/board-T2.md",
             repository="/home/ada/shop",
             base="9f3c2ab4d1e0",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from engine import events as ev
 from engine import state as state_module
+from engine.figures import PeerFigures
 from engine.model import (
     AnswerSource,
     BoardStatus,
@@ -320,6 +321,32 @@ def test_a_cancelled_task_has_nothing_in_motion() -> None:
     view = state.view("A-1")
     assert (view.batched, view.calls[0].ended, view.spans[0].ended) == (0, 104.0, 104.0)
     assert view.elapsed(999.0) == 3.0
+
+
+# Others on the same board
+
+
+def test_the_locks_that_are_away_are_known_until_they_are_back() -> None:
+    state = after(ev.LocksChanged(at=101.0, problem="the lock server does not answer"))
+    assert state.run.locks_away == "the lock server does not answer"
+    assert [(n.level, n.text) for n in state.notices] == [
+        ("error", "the lock server does not answer: no task is claimed and nothing lands until it is back")
+    ]
+    state.apply(ev.LocksChanged(at=102.0))
+    assert state.run.locks_away == ""
+    assert state.notices[-1].level == "info"
+    state.apply(ev.LocksChanged(at=103.0, problem="away again"))
+    state.apply(ev.RunResumed(at=200.0, host="there", pid=8))
+    assert state.run.locks_away == "", "the one who takes the run up asks anew"
+
+
+def test_what_all_have_spent_counts_this_run_by_its_own_books() -> None:
+    peers = tuple(PeerFigures("h", pid, f"r{pid}", 100.0, usd=0.5) for pid in (1, 2, 3))
+    state = after(ev.Measured(at=101.0, peers=peers))
+    snapshot = state.snapshot()
+    assert snapshot.run.run == "r1"
+    assert [peer.pid for peer in snapshot.others] == [2, 3]
+    assert snapshot.usd_of_all == snapshot.totals.usd + 1.0
 
 
 # Resuming

@@ -237,15 +237,35 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
         return
     counts = [f"{snapshot.count(each)} {_word(each, at_work)}" for each in TaskState if snapshot.count(each)]
     say(f"{count(len(snapshot.tasks), 'task')}: {', '.join(counts)}")
-    budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None else ""
+    budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None and not snapshot.others else ""
     pushes = f"; {count(totals.pushes, 'push', 'pushes')}" if run.remote else ""
     say(
         f"{money(totals.usd)}{budget} spent, {money(totals.usd_saved)} saved; {count(totals.model_calls, 'call')}, "
         f"{count(totals.batch_calls, 'batch call')}, {totals.cache_hits} from the cache{pushes}"
     )
+    _say_crew(snapshot, at_work)
+    if run.locks_away and at_work:
+        say(f"{run.locks_away}: no task is claimed and nothing lands until it is back")
     say()
     rows = [_status_row(view, until, at_work) for view in snapshot.tasks]
     say_table(("ID", "State", "Try", "Elapsed", "Cost", "Last"), rows, right=frozenset({2, 3, 4}))
+
+
+def _say_crew(snapshot: Snapshot, at_work: bool) -> None:
+    """Say who shares the board, and what each has done; nothing when the run is alone."""
+    from tui.peers import TITLES, cells_of, crew_of, headcount
+    from tui.plain import count, money
+
+    crew = crew_of(snapshot)
+    if not crew:
+        return
+    limit = snapshot.run.budget_usd
+    budget = f" of {money(limit)}" if limit is not None else ""
+    who = f"{headcount(crew)} at work" if at_work else f"{count(len(crew), 'orchestrator')} took part"
+    say(f"{money(snapshot.usd_of_all)}{budget} spent by all; {who}")
+    say()
+    header = ("Orchestrator", *(title.capitalize() for title in TITLES))
+    say_table(header, cells_of(snapshot), right=frozenset({1, 2, 3, 4}))
 
 
 def _word(state: TaskState, at_work: bool) -> str:

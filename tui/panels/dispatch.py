@@ -12,9 +12,12 @@ from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import Line, text
 from tui.panels.panel import Panel
+from tui.peers import crew_lines
 from tui.widgets.line_view import LineView
 from tui.widgets.search_field import SearchField
 from tui.widgets.task_list import TaskList
+
+CREW_SHARE = 3
 
 
 class DispatchPanel(Panel):
@@ -24,6 +27,7 @@ class DispatchPanel(Panel):
     DispatchPanel {
         padding: 0;
         & > #columns { height: 1; }
+        & > #crew { height: 0; }
     }
     """
     NUMBER = 1
@@ -35,6 +39,9 @@ class DispatchPanel(Panel):
         columns.can_focus = False
         yield columns
         yield TaskList(id="tasks")
+        crew = LineView(id="crew")
+        crew.can_focus = False
+        yield crew
         yield SearchField("filter: words in id, scope, state, last line")
 
     @property
@@ -45,7 +52,16 @@ class DispatchPanel(Panel):
     def draw(self, frame: Frame) -> None:
         """Show the tasks."""
         self.tasks.show(frame)
+        self._show_crew(frame)
         self._head()
+
+    def _show_crew(self, frame: Frame) -> None:
+        """Who shares the board, under the rows, in at most a third of the panel."""
+        lines = crew_lines(frame.snapshot, self.size.width - 1, self.size.height // CREW_SHARE)
+        crew = self.query_one("#crew", LineView)
+        if len(crew.lines) != len(lines):
+            crew.styles.height = len(lines)
+        crew.show(lines)
 
     @on(TaskList.Moved)
     def _head(self) -> None:

@@ -22,6 +22,9 @@ def banner_line(frame: Frame) -> Line:
         return _edited(frame.snapshot.offer, frame.snapshot.run.board)
     if run.finished is not None:
         return _finished(run.finished, frame)
+    if run.locks_away:
+        head = text("✗ nothing is claimed, nothing lands", "bad strong")
+        return joined([head, text(safe_text(run.locks_away), "bad")], ": ")
     if run.budget_reached:
         return text(f"! {safe_text(run.budget_reached)}; raise [budget] usd and run taskyard again", "bad")
     return BLANK

@@ -9,6 +9,7 @@ from tui.estimates import throughput, time_to_go
 from tui.format import dollars, safe_text
 from tui.frame import Frame
 from tui.line import Line, bar, joined, sparkline, spread, text, width
+from tui.peers import crew_of, headcount
 from tui.plain import count, duration
 
 _MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
@@ -37,6 +38,8 @@ def health_of(frame: Frame) -> Line:
     if health.text:
         # A long word on the source's health stands in the banner.
         return ((f"◌ {safe_text(health.text)}" if len(health.text) < 16 else "◌ waiting", "warn"),)
+    if run.locks_away:
+        return (("✗ locks away", "bad"),)
     if run.budget_reached:
         return (("! budget reached", "bad"),)
     if run.started is None:
@@ -73,15 +76,18 @@ def landed_of(frame: Frame) -> Line:
 
 
 def spend_of(frame: Frame) -> Line:
-    """What was spent, of what may be. Calls without a known price are named: they are not in the sum."""
+    """What was spent by all who share the board, of what may be.
+
+    Calls without a known price are named: they are not in the sum.
+    """
     snapshot = frame.snapshot
     budget = snapshot.run.budget_usd
     totals = snapshot.totals
     tone = "text"
     if budget:
-        share = totals.usd / budget
+        share = snapshot.usd_of_all / budget
         tone = "bad" if share >= 1 or snapshot.run.budget_reached else "warn" if share >= 0.8 else "text"
-    spans = [(dollars(totals.usd), tone)]
+    spans = [(dollars(snapshot.usd_of_all), tone)]
     if budget is not None:
         spans.append((f" of {dollars(budget)}", "muted"))
     if totals.unpriced:
@@ -93,18 +99,20 @@ def _parts(frame: Frame) -> list[tuple[int, Line]]:
     """What stands there from left to right, each with the turn in which it stays: the greatest goes first."""
     snapshot = frame.snapshot
     board = safe_text(PurePath(snapshot.run.board).name, 28)
+    crew = crew_of(snapshot)
     total, landed = len(snapshot.tasks), snapshot.count(TaskState.LANDED)
     parts: list[tuple[int, Line]] = [
-        (9, text("taskyard", "accent strong")),
-        (7, text(board)),
+        (10, text("taskyard", "accent strong")),
+        (8, text(board)),
         (2, text(frame.mode, f"{_MODES[frame.mode]} strong")),
         (3, text(duration(frame.elapsed))),
         (5, eta_of(frame)),
-        (6, bar(landed / total if total else None, 10, "good")),
+        (7, bar(landed / total if total else None, 10, "good")),
         (0, landed_of(frame)),
         (1, trouble_of(frame)),
         (4, spend_of(frame)),
-        (8, pace_of(frame)),
+        (6, text(headcount(crew), "info") if crew else ()),
+        (9, pace_of(frame)),
     ]
     return [part for part in parts if width(part[1])]
 
