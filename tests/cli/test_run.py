@@ -341,3 +341,27 @@ def environment(**more: str) -> dict[str, str]:
 def processes_of(script: Path) -> list[str]:
     listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listing.splitlines() if str(script) in line]
+
+
+def test_tasks_that_see_some_folders_only_land_beside_all_others(repo: Repo) -> None:
+    agent = (
+        "import pathlib, sys\n"
+        "assert 'Only these folders of it are checked out: src;' in sys.stdin.read()\n"
+        "assert not pathlib.Path('docs').exists()\n"
+        "pathlib.Path('src/new.txt').write_text('new')\n"
+    )
+    board = BOARD[: BOARD.index("| T1 |")] + "| T1 | Add a file | [ ] | | `test -f src/new.txt` | |\n"
+    made = project(
+        repo,
+        board,
+        agent,
+        'sparse = ["src"]\n[verify]\ncommand = "test -f docs/guide.md -a -f src/new.txt"\n',
+    )
+    made.commit("Some folders", {"docs/guide.md": "guide\n", "src/old.txt": "old\n"})
+    made.git("push", "--quiet")
+    config = (made.path / ".git" / "config").read_bytes()
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 0, said
+    landed = made.git("ls-tree", "-r", "--name-only", "taskyard/board", at=made.remote).split()
+    assert {"docs/guide.md", "src/old.txt", "src/new.txt"} <= set(landed)
+    assert (made.path / ".git" / "config").read_bytes() == config
