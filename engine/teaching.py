@@ -57,16 +57,16 @@ class Teaching:
     async def learn_from_return(self, view: TaskView, answer: SentBack) -> None:
         """Keep why the train sent a task back, by the scopes of both that do not fit."""
         other = self._bus.state.find(answer.other) if answer.other else None
-        with_whom = f'"{_short(other.task.scope)}"' if other is not None else "what had landed meanwhile"
-        mine = f'"{_short(view.task.scope)}"'
+        with_whom = _quoted(other.task) if other is not None else "what had landed meanwhile"
+        mine = _quoted(view.task)
         if answer.paths:
             kind = "conflict"
             where = ", ".join(answer.paths)
-            message = f"{mine} changed the same lines of {where} as {with_whom}, and could not be merged"
+            message = f"clash in {where}: {mine} and {with_whom} changed the same lines"
         else:
             kind = "breaks_combination"
             together = f" merged with {with_whom}" if other is not None else " merged onto the newest tip"
-            message = f"{mine} passed its check alone, and fails it{together}\n{answer.output[-MAX_OUTPUT:]}"
+            message = f"passes its check alone, and fails it{together}: {mine}\n{answer.output[-MAX_OUTPUT:]}"
         paths = answer.paths or (view.change.paths if view.change is not None else ())
         await self._record(view.task, view.plan or Plan(), Stage.LAND, kind, message, paths)
 
@@ -105,6 +105,12 @@ class Teaching:
 def task_type(task: Task, plan: Plan) -> str:
     """The type that the board gives, else the one that the Planner found."""
     return task.type if task.type != "task" else plan.type
+
+
+def _quoted(task: Task) -> str:
+    """The task's scope in quotes, and none within: what is in quotes does not tell one failure from another."""
+    scope = _short(task.scope).replace('"', "'")
+    return f'"{scope}"'
 
 
 def _short(scope: str) -> str:

@@ -18,6 +18,7 @@ from engine.teaching import MAX_OUTPUT, MOST_GIVEN, Teaching
 from tests import samples
 
 TAX = Task(id="T1", scope="Round the tax half up", type="fix_bug")
+QUOTED = Task(id="T3", scope='Say "EUR 1" instead of "1 EUR"', type="fix_bug")
 RECEIPT = Task(id="T2", scope="Show the tax in two lines", type="fix_bug")
 
 
@@ -29,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[LessonStore]:
 
 def begun() -> Bus:
     bus = Bus(clock=lambda: 100.0)
-    bus.emit(samples.started(TAX, RECEIPT))
+    bus.emit(samples.started(TAX, RECEIPT, QUOTED))
     return bus
 
 
@@ -54,8 +55,7 @@ async def test_a_clash_tells_which_changes_met_in_which_files(store: LessonStore
     lesson = only(store)
     assert (lesson.failure_type, lesson.activity_type, lesson.files) == ("conflict", "land", ("src/tax.py",))
     assert lesson.failure_msg == (
-        '"Show the tax in two lines" changed the same lines of src/tax.py as "Round the tax half up", '
-        "and could not be merged"
+        'clash in src/tax.py: "Show the tax in two lines" and "Round the tax half up" changed the same lines'
     )
     assert bus.state.snapshot().lesson_notes[0].lesson == lesson.id
     assert "T1" not in lesson.brief()
@@ -68,7 +68,8 @@ async def test_the_same_files_clashing_again_is_one_lesson(store: LessonStore) -
     view = changed(bus, "src/tax.py")
     await teaching.learn_from_return(view, SentBack("r", "f", "T1", ("src/tax.py",)))
     await teaching.learn_from_return(bus.state.view("T1"), SentBack("r", "f", "T2", ("src/tax.py",)))
-    assert only(store).times_seen == 2
+    await teaching.learn_from_return(bus.state.view("T3"), SentBack("r", "f", "T1", ("src/tax.py",)))
+    assert only(store).times_seen == 3
 
 
 async def test_what_breaks_a_combination_tells_how_the_check_failed(store: LessonStore) -> None:
@@ -81,7 +82,7 @@ async def test_what_breaks_a_combination_tells_how_the_check_failed(store: Lesso
     assert (lesson.failure_type, lesson.files) == ("breaks_combination", ("src/receipt.py",))
     first, rest = lesson.failure_msg.split("\n", 1)
     assert first == (
-        '"Show the tax in two lines" passed its check alone, and fails it merged with "Round the tax half up"'
+        'passes its check alone, and fails it merged with "Round the tax half up": "Show the tax in two lines"'
     )
     assert rest == output[-MAX_OUTPUT:]
 
@@ -90,7 +91,7 @@ async def test_an_unknown_other_is_not_made_up(store: LessonStore) -> None:
     bus = begun()
     teaching = Teaching(store, bus, "r1", max_tokens=800)
     await teaching.learn_from_return(changed(bus), SentBack("r", "f", "GONE-1", ("a.py",)))
-    assert only(store).failure_msg.endswith("of a.py as what had landed meanwhile, and could not be merged")
+    assert only(store).failure_msg.endswith("and what had landed meanwhile changed the same lines")
 
 
 async def test_a_failed_stage_is_found_by_the_next_task_of_its_kind(store: LessonStore) -> None:
