@@ -15,7 +15,7 @@ from engine.events import Event, storable
 from engine.snapshot import Snapshot
 from engine.state import RunState
 
-PUBLISH_HZ = 20.0
+PUBLISH_HZ = 20.0  # snapshots a second, at most: more often than a screen is drawn
 
 
 class Sink(Protocol):

@@ -21,7 +21,7 @@ from engine.project import Project, Rows
 from engine.rows import BoardChange, EditKind, RowEdit
 from engine.snapshot import TaskView
 
-SHOWN = 5
+SHOWN = 5  # ids that a notice names
 Mode = Literal["ask", "always", "never"]
 
 

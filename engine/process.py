@@ -35,8 +35,8 @@ MAX_LINE = 1 << 20  # bytes of a line that has no end yet
 
 # After the leader has gone, what it left in the pipe is read: until the pipe was quiet for so long, but no longer than
 # that, for what it started may hold the pipe, and write to it, for ever.
-QUIET = 0.2
-LINGER = 2.0
+QUIET = 0.2  # seconds
+LINGER = 2.0  # seconds
 
 _SECRET = re.compile(
     r"(?:^ANTHROPIC_|^OPENAI_|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_PAT$|_AUTH$)",

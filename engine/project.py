@@ -25,7 +25,7 @@ from engine.model import BoardStatus, Task
 from engine.rows import asks, words
 from engine.settings import Settings
 
-CONNECT_WITHIN = 10.0
+CONNECT_WITHIN = 10.0  # seconds
 
 
 class Rows(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from engine.work import TaskWork
 
 LARGEST_WORK = 1 << 20
 """Bytes of a change that is told to the others, so that one who takes the task over need not make it again."""
-FETCH_AGAIN = 2.0
+FETCH_AGAIN = 2.0  # seconds between two tries while the remote is away
 
 
 class EndedElsewhereError(TaskyardError):

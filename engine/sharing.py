@@ -32,14 +32,14 @@ from engine.locks.lock import RENEWED_AFTER
 
 T = TypeVar("T")
 
-LOOK_EVERY = 0.25
+LOOK_EVERY = 0.25  # seconds between two looks at what the others did
 TASKS_A_LOOK = 1000
 """Tasks asked for in `LOOK_EVERY` seconds; with more the looks come less often."""
-TELL_EVERY = 1.0
-ASK_AGAIN = 0.5
-JOIN_WITHIN = 30.0
-PEERS_KEPT = 100
-LEAVE_WITHIN = 2.0
+TELL_EVERY = 1.0  # seconds between two signs of life with our figures
+ASK_AGAIN = 0.5  # seconds between two tries while the store is away, or a permit is another's
+JOIN_WITHIN = 30.0  # seconds to wait for others that join or end the session
+PEERS_KEPT = 100  # orchestrators whose figures are shown, the newest
+LEAVE_WITHIN = 2.0  # seconds to give back what is claimed
 
 
 class _Member(msgspec.Struct, frozen=True):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 FRAMES = 15.0
 """Looks at the source a second; each costs a comparison when nothing changed."""
 
-INTERRUPTED = 130
+INTERRUPTED = 130  # the exit status of what ctrl-c ended, by the shells' custom
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that end the dashboard."""

@@ -10,7 +10,7 @@ from engine.llm.messages import Block, Message, ModelAnswer, ModelRequest, Text,
 from tui.format import safe_lines, safe_text
 from tui.line import BLANK, Line, hard_wrapped, text
 
-MAX_LINES = 6000
+MAX_LINES = 6000  # lines of one call that are shown
 
 
 class _Record(msgspec.Struct, frozen=True):

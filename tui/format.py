@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 
 from tui.plain import one_line
 
-TAB = 4
+TAB = 4  # cells
 LONGEST = 2000
 """The most characters of one shown line; the rest is never looked at."""
 

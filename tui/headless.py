@@ -24,8 +24,8 @@ from tui.peers import crew_changes, place_of
 from tui.plain import count, duration, money, one_line, tokens_by_class
 
 _MIN_WIDTH = 5  # the longest of run, board, batch, train and push
-_MAX_WIDTH = 14
-_MOST_ROWS = 5
+_MAX_WIDTH = 14  # cells of the first column: a longer id runs on
+_MOST_ROWS = 5  # rows of the board that a notice lists
 
 
 class ProgressLines:

@@ -13,7 +13,7 @@ from tui.plain import size
 FIRST_BYTES = 1_000_000
 """How much of the end is read when the file is opened, or when it grew faster than it is read."""
 
-MAX_LINES = 20_000
+MAX_LINES = 20_000  # kept of one log, the newest
 MAX_REST = 64_000
 """The most bytes that are kept of a line without an end."""
 

@@ -15,10 +15,10 @@ from tui.line import Line, Span, cut_line
 from tui.order import Group, GroupHead
 from tui.plain import count, duration
 
-MAX_ID = 16
-BAR_FROM = 64
-COST_FROM = 52
-ELAPSED_FROM = 46
+MAX_ID = 16  # cells of an id; a longer one is cut
+BAR_FROM = 64  # cells from which a row has a bar of its stages
+COST_FROM = 52  # cells from which it has its cost, and room for a long id
+ELAPSED_FROM = 46  # cells from which it has its time and its attempt
 
 _STAGES = (Stage.PLAN, Stage.IMPLEMENT, Stage.VERIFY, Stage.JUDGE)
 

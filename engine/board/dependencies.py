@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from engine.model import BoardStatus, Task
 
-_SHOWN = 8
+_SHOWN = 8  # ids of a circle that a line names
 
 
 def blocked(tasks: Mapping[str, Task], kept_back: Collection[str]) -> Iterator[tuple[str, str]]:

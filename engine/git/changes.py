@@ -15,7 +15,7 @@ from engine.git.repository import Repository
 from engine.git.sparse import stage_all
 from engine.model import Change
 
-COMMIT_TIMEOUT = 600.0
+COMMIT_TIMEOUT = 600.0  # seconds: the repository's own hooks may run its tests
 
 
 class Worktree(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from engine.git.checkout import check_out
 from engine.git.registry import add_detached
 from engine.git.repository import Repository
 
-MERGE_TREE_SINCE = (2, 38)
+MERGE_TREE_SINCE = (2, 38)  # the git that merges without a worktree
 
 
 class Combiner:

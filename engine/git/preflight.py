@@ -18,7 +18,7 @@ from engine.git.sparse import SINCE as SPARSE_SINCE
 from engine.git.upstream import Upstream
 from engine.git.words import count_of
 
-OLDEST = (2, 30)
+OLDEST = (2, 30)  # the oldest git that a run is begun with
 SIGN_TIMEOUT = 15.0  # seconds: a key agent may ask a person
 MANY_FILES = 50_000  # of which a worktree for each task takes its time
 

@@ -10,7 +10,7 @@ from engine.git.names import in_space, slug
 from engine.git.registry import checked_out_at, drop_half_made
 from engine.git.repository import Repository
 
-FETCHES = 3
+FETCHES = 3  # tries, where worktrees that are half made are in the way
 
 
 class Upstream:

@@ -37,9 +37,9 @@ from engine.model import Change
 
 __all__ = ["Worktree", "Worktrees"]
 
-CHECKOUTS = max(2, os.cpu_count() or 2)
-MAX_COUNT = 100
-MAX_BYTES = 20_000_000_000
+CHECKOUTS = max(2, os.cpu_count() or 2)  # at once
+MAX_COUNT = 100  # worktrees
+MAX_BYTES = 20_000_000_000  # of the files in idle worktrees
 
 
 class Worktrees:

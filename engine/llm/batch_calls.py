@@ -17,7 +17,7 @@ from engine.llm.stream import answer_of_message
 if TYPE_CHECKING:
     import anthropic
 
-MAX_ITEMS = 100_000
+MAX_ITEMS = 100_000  # requests of one batch: the service's own limit
 MAX_BYTES = 200_000_000
 """Ours; the service refuses a body of more than 256 MB."""
 

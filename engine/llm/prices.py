@@ -23,7 +23,7 @@ from engine.llm.messages import CacheTtl
 from engine.model import Usage
 
 _SHIPPED = Path(__file__).with_name("prices.toml")
-_MILLION = 1_000_000
+_MILLION = 1_000_000  # tokens that a price of the table is for
 
 
 class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

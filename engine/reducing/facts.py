@@ -13,7 +13,7 @@ from engine.snapshot import Notice, Snapshot, TaskView
 
 _V = TypeVar("_V")
 
-MAX_NOTICES = 200
+MAX_NOTICES = 200  # the newest
 GAUGES = ("results", "templates", "lessons", "history", "limiters", "queues", "peers")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.figures import Sample
 from engine.reducing.facts import Facts
 
-MOST = 64
+MOST = 64  # samples of one run
 CLOSEST = 5.0
 """Seconds between two samples at the beginning; the longer the run, the further apart they are."""
 

@@ -18,7 +18,7 @@ from tui.cli.options import CacheDir, Concurrency, EventsAsJson, Headless
 from tui.cli.place import Place, find_place
 from tui.cli.run import run_place
 
-FAST_PACE = 0.1
+FAST_PACE = 0.1  # of the time that models and checks take else
 
 
 def demo(

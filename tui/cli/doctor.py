@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Level = Literal["ok", "warning", "error"]
 
 MARKS: dict[Level, str] = {"ok": "✓", "warning": "!", "error": "✗"}
-OLDEST_GIT = (2, 38)
-LEAST_FREE = 10**9
-SMALLEST_TERMINAL = (40, 12)
-SLOWEST_LOCKS = 0.25
-MOST_SKEW = 2.0
+OLDEST_GIT = (2, 38)  # the oldest that merges without a worktree
+LEAST_FREE = 10**9  # bytes
+SMALLEST_TERMINAL = (40, 12)  # cells and lines
+SLOWEST_LOCKS = 0.25  # seconds for one answer
+MOST_SKEW = 2.0  # seconds between two clocks
 
 
 class Finding:

@@ -11,7 +11,7 @@ from tui.line import BLANK, Line, joined, text
 from tui.panels.panel import Panel
 from tui.plain import ago, count, duration
 
-SHOWN_TRAINS = 12
+SHOWN_TRAINS = 12  # trains that have arrived, the newest
 
 
 class BatchesPanel(Panel):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.store.lessons.ranking import Hit
     from engine.store.lessons.search import SearchResult
 
-MAX_TYPED = 200
+MAX_TYPED = 200  # characters of a search
 TYPING = "type to search · esc leaves"
 WAITING = "search (4): words, type: failure: file: since:"
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-MIN_SIZE = (38, 10)
-GOOD_SIZE = (40, 12)
+MIN_SIZE = (38, 10)  # cells and lines; below them nothing can be read
+GOOD_SIZE = (40, 12)  # what is asked for then
 
 
 class TooSmallNote(Static):

@@ -30,8 +30,8 @@ _MARKS = {
     EditKind.RETRIED: ("↻", "accent"),
     EditKind.NEXT_RUN: ("~", "muted"),
 }
-_COLUMN = 13
-_NARROW = 50
+_COLUMN = 13  # cells of a column's name
+_NARROW = 50  # cells below which the texts stand under the name
 
 
 class BoardScreen(LinesScreen):

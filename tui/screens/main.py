@@ -29,8 +29,8 @@ from tui.widgets.line_view import LineView
 from tui.widgets.pick_list import PickList
 from tui.widgets.task_list import TaskList
 
-WIDE = (100, 28)
-NORMAL = (60, 18)
+WIDE = (100, 28)  # cells and lines from which the panels are laid out wide
+NORMAL = (60, 18)  # the same for the normal layout; below it is the narrow one
 JUMP = 10.0
 """Seconds of the run that one key jumps in a replay."""
 

@@ -15,7 +15,7 @@ from tui.source.protocol import Health, Mode
 KEEP_EVERY = 2000
 """Events between two kept states: jumping back costs no more than applying so many."""
 
-SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds of the run in one second
 
 
 class Tape:

@@ -27,7 +27,7 @@ LOOK_EVERY = 0.5
 RETRY_EVERY = 1.0
 """Seconds between two tries to open a journal that cannot be read."""
 
-PUBLISH_EVERY = 0.05
+PUBLISH_EVERY = 0.05  # seconds between two pictures, as on the engine's own bus
 
 
 class WatchSource:

@@ -13,7 +13,7 @@ from engine.llm.simulator.batch_file import BatchFile, Cancelled, Deleted, Entry
 from engine.llm.simulator.scenario import Batches
 from engine.llm.simulator.wire import Json, Refusal, encode, identifier, invalid
 
-_DAY = 86_400.0
+_DAY = 86_400.0  # seconds
 _CANCELLING = 0.1  # of the usual duration
 
 Answering = Callable[[Json], Json | None]

@@ -12,7 +12,7 @@ from engine.llm.simulator.faults import BAD_JSON, HTML, refusal_of
 from engine.llm.simulator.scenario import Fault, FaultKind
 from engine.llm.simulator.wire import Refusal, Reply
 
-_DELTAS_PER_SECOND = 12
+_DELTAS_PER_SECOND = 12  # pieces of one stream, in which a client sees an answer grow
 
 
 def spoiled(exchange: Exchange, fault: Fault | None) -> bool:

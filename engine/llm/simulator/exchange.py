@@ -16,8 +16,8 @@ from engine.llm.simulator.wire import Json, Refusal, encode, invalid
 if TYPE_CHECKING:
     from engine.llm.simulator.server import HttpServer
 
-MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-MAX_BATCH_BYTES = 256 * 1024 * 1024
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024  # of one request's body, as at the service
+MAX_BATCH_BYTES = 256 * 1024 * 1024  # the same for a batch
 
 
 class ClientGoneError(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.llm.simulator.wire import Json, identifier, invalid
 
-MAX_MESSAGES = 100_000
+MAX_MESSAGES = 100_000  # the service's own limit of one request
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 
 

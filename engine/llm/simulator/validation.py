@@ -15,8 +15,8 @@ from engine.llm.simulator.turns import NAME, blocks_of, check_text, check_turns
 from engine.llm.simulator.wire import Json, Refusal, invalid
 
 VERSION = "2026-10-21"
-MAX_BREAKPOINTS = 4
-MAX_BATCH_ITEMS = 100_000
+MAX_BREAKPOINTS = 4  # the service's own limit of one request
+MAX_BATCH_ITEMS = 100_000  # requests of one batch, as at the service
 
 _CUSTOM_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _REQUIRED = ("max_tokens", "messages", "model")

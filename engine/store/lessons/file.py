@@ -31,7 +31,7 @@ CHUNK = 4 << 20
 TAIL = 64
 """Bytes before a position that must be unchanged for it to hold."""
 
-BLOCK = 1 << 20
+BLOCK = 1 << 20  # bytes read at once where the whole file is gone through
 
 
 @dataclass(frozen=True, slots=True)

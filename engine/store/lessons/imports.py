@@ -11,7 +11,7 @@ from engine.store.lessons.index import id_for, mark_of
 from engine.store.lessons.malformed import MalformedLine, malformed, numbered_lines
 from engine.store.lessons.record import Lesson, MalformedLineError, decode_line, encode_line, merge
 
-IMPORTED_AT_ONCE = 1000
+IMPORTED_AT_ONCE = 1000  # lines that are written together
 
 
 class ImportReport(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ SCORED = 64
 FEW = 50_000
 """Lessons among which also lists of nearly all of them are intersected in a moment."""
 
-_AT_ONCE = 40
+_AT_ONCE = 40  # lessons read between two looks at the clock
 _json = msgspec.json.Encoder().encode
 
 

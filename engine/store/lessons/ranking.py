@@ -10,7 +10,7 @@ import msgspec
 from engine.store.lessons.record import Lesson
 from engine.store.lessons.words import Term, at_word_start, word_set
 
-_MONTH = 30 * 86_400.0
+_MONTH = 30 * 86_400.0  # seconds
 _OFTEN = tuple(0.12 * math.log2(1 + times) for times in range(1025))
 
 

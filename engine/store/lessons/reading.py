@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import apsw
 
 _CACHE_KB = 32_768
-_MAX_NAMES = 10_000
+_MAX_NAMES = 10_000  # kept in memory
 # One text for any number of keys: parsing and planning another one each time took as long as reading the rows.
 _LESSONS = """
     SELECT b.key, b.id, l.task_type, l.activity_type, l.failure_type, b.failure_msg, b.resolution, l.pattern,

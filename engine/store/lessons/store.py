@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 8000
 """Characters of a message that `add` keeps, most of them from its end; the whole output is in the task's log."""
 
-_SMALL = 1 << 20
-_TIDIED = 64 << 20
+_SMALL = 1 << 20  # bytes not yet taken in that opening the store does not leave for later
+_TIDIED = 64 << 20  # bytes taken in at once, about, after which the index is tidied
 
 
 class LessonStats(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ SYMBOL = "\ue001"
 LONGEST_PREFIX = 8
 """Letters of the longest prefix that the word index holds a list for; merging lists takes 130 ms at a million."""
 
-MAX_QUESTIONS = 24
+MAX_QUESTIONS = 24  # words that the index is asked for; the texts are looked at for the rest
 _PRIVATE = re.compile("[\ue000\ue001]")
 
 # Thai, Lao, Burmese, Khmer, and all from the CJK radicals on but surrogates and private use: Han, kana, Hangul, emoji.
