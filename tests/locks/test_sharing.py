@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from engine.claims import Outcome
 from engine.errors import LockLostError
 from engine.figures import PeerFigures
 from engine.git.cargo import Cargo
+from engine.locks import LockStore
 from engine.sharing import Share
 from tests.locks.conftest import Place
 
@@ -205,3 +207,44 @@ async def test_whoever_stops_does_not_wait_for_the_gate(join: Party) -> None:
         two.gate.close()
         with pytest.raises(LockLostError):
             await behind
+
+
+class Starved:
+    """A store on a machine that is starved for a while: leases are neither taken nor renewed in time."""
+
+    def __init__(self, store: LockStore) -> None:
+        self._store = store
+        self.tries = 0
+        self.fed = asyncio.Event()
+        self.fed.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def take(self, *args: Any, **options: Any) -> int | None:
+        self.tries += not self.fed.is_set()
+        await self.fed.wait()
+        return await self._store.take(*args, **options)
+
+    async def renew(self, *args: Any) -> bool:
+        await self.fed.wait()
+        return await self._store.renew(*args)
+
+
+async def test_who_is_starved_past_the_lease_goes_on_looking_after_the_others(
+    place: Place, name: str, join: Party
+) -> None:
+    store = Starved(place.open())
+    share = await Share.join(
+        store, name, lambda working: PeerFigures("here", 1, "starved", 1.0, working=working), lease=0.3
+    )
+    following = asyncio.ensure_future(share.follow())
+    await until(lambda: share.peers)
+    store.fed.clear()
+    await until(lambda: store.tries >= 2 or following.done())
+    assert not following.done(), "whoever waits for another's task here would wait for ever"
+    store.fed.set()
+    other = await join("other")
+    await until(lambda: any(peer.run == "starved" and peer.present for peer in other.peers))
+    following.cancel()
+    await share.close()
