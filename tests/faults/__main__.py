@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -66,6 +67,26 @@ def main() -> int:
         return 0 if outcome.ok else 1
     outcomes: list[Outcome] = []
     coming = ((cell, number) for cell, number in _rounds(every, given.start) if cell in cells)
+    try:
+        _play_all(given, coming, outcomes, console)
+    except KeyboardInterrupt:
+        ended = {outcome.number for outcome in outcomes}
+        first = next(
+            n for n in itertools.count(given.start) if every[n % len(every)] in cells and n not in ended
+        )
+        console.print(f"interrupted; go on with --seed {given.seed} --start {first}", highlight=False)
+    console.print(_table(outcomes))
+    console.print(_moments(outcomes), highlight=False)
+    return 0 if all(outcome.ok for outcome in outcomes) else 1
+
+
+def _play_all(
+    given: argparse.Namespace,
+    coming: Iterator[tuple[Cell, int]],
+    outcomes: list[Outcome],
+    console: Console,
+) -> None:
+    """Play rounds until enough faults were injected; `outcomes` has what has ended, whenever it breaks off."""
     with ProcessPoolExecutor(given.jobs) as pool:
         at_work: set[Future[Outcome]] = set()
         injected = 0
@@ -78,9 +99,6 @@ def main() -> int:
                 outcomes.append(future.result())
                 injected += len(outcomes[-1].where)
                 _tell(console, outcomes[-1], given.seed, injected)
-    console.print(_table(outcomes))
-    console.print(_moments(outcomes))
-    return 0 if all(outcome.ok for outcome in outcomes) else 1
 
 
 def _play(name: str, number: int, seed: int, folder: Path | None) -> Outcome:
@@ -90,7 +108,7 @@ def _play(name: str, number: int, seed: int, folder: Path | None) -> Outcome:
 def _tell(console: Console, outcome: Outcome, seed: int, injected: int) -> None:
     word = "ok" if outcome.ok else "LOST"
     console.print(
-        f"{injected:5} faults  round {outcome.number:4}  {outcome.cell:32} {outcome.seconds:5.1f} s  "
+        f"{injected:5} faults  round {outcome.number:4}  {outcome.cell:50} {outcome.seconds:5.1f} s  "
         f"{outcome.runs} runs  {word}  {', '.join(outcome.where)}",
         markup=False,
         highlight=False,

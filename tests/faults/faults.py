@@ -94,7 +94,7 @@ def _victim(yard: Yard, rng: random.Random) -> tuple[int, Run] | None:
 
 def _some_moment(run: Run, rng: random.Random) -> str | None:
     """Wait for one of the next events, whichever it is; None when the run ended before."""
-    left = iter(range(rng.randint(3, 70), 0, -1))
+    left = iter(range(rng.randint(3, 50), 0, -1))
     event = run.wait_for(lambda _: next(left) == 1, PATIENCE)
     return None if event is None or not run.alive else type(event).__name__
 

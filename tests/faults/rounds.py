@@ -36,7 +36,7 @@ class Cell:
 
     name: str
     plan: Plan
-    board: Callable[[int], Board] = lambda seed: models(seed) if seed % 2 else agents(8)
+    board: Callable[[int], Board] = lambda seed: models(seed) if seed % 2 else agents(12)
     orchestrators: int = 1
     redis: bool = False
     room: int | None = None
@@ -110,8 +110,19 @@ CELLS = {
 }
 
 
-def play(cell: Cell, number: int, seed: int, folder: Path | None = None, *, keep: bool = False) -> Outcome:
-    """Play the round with this number. Its folder stays when something was found, or to `keep` it."""
+def play(
+    cell: Cell,
+    number: int,
+    seed: int,
+    folder: Path | None = None,
+    *,
+    keep: bool = False,
+    most: int | None = None,
+) -> Outcome:
+    """Play the round with this number, with no more than so many faults.
+
+    Its folder stays when something was found, or to `keep` it.
+    """
     began = time.monotonic()
     rng = random.Random(f"{seed} {cell.name} {number}")
     place = Path(tempfile.mkdtemp(prefix="taskyard-faults-", dir=folder))
@@ -124,7 +135,7 @@ def play(cell: Cell, number: int, seed: int, folder: Path | None = None, *, keep
             books = Books(yard, losses)
             books.open()
             try:
-                for fault in cell.plan(rng):
+                for fault in cell.plan(rng)[:most]:
                     hurt = fault(yard, rng)
                     if hurt is None:
                         break
