@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
+from typing import NamedTuple
 
 import msgspec
 
@@ -69,6 +70,17 @@ class Kept(msgspec.Struct, frozen=True):
 Answer = Landed | SentBack | Kept
 
 
+class _Passenger(NamedTuple):
+    """Who waits for a train, and with what."""
+
+    cargo: Cargo
+    answer: asyncio.Future[Answer]
+
+    def hear(self, answer: Answer) -> None:
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+
 class Lander:
     """Takes cargo in with `land`, and runs one train at a time. Belongs to the engine's event loop.
 
@@ -97,21 +109,27 @@ class Lander:
         self._max_age = max_age
         self._marked: dict[str, BoardStatus] = {}
         self._closing = False
-        self._waiters: dict[str, asyncio.Future[Answer]] = {}
+        self._waiters: dict[str, _Passenger] = {}
         self._batcher: Batcher[Cargo] = Batcher(
             self._run, max_size=max_batch, max_age=max_age, max_executing=1, clock=bus.clock
         )
 
     async def land(self, cargo: Cargo) -> Answer:
         """Queue the cargo and wait for what becomes of it."""
-        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiters[cargo.task_id] = waiter
+        passenger = _Passenger(cargo, asyncio.get_running_loop().create_future())
+        self._waiters[cargo.task_id] = passenger
         self._batcher.add(cargo)
         self.hurry()
         try:
-            return await waiter
+            return await passenger.answer
         finally:
-            self._waiters.pop(cargo.task_id, None)
+            if self._waiters.get(cargo.task_id) is passenger:
+                del self._waiters[cargo.task_id]
+
+    def _waits(self, cargo: Cargo) -> bool:
+        """Whether anybody waits for this very cargo: a task that was lost and claimed anew comes with another."""
+        passenger = self._waiters.get(cargo.task_id)
+        return passenger is not None and passenger.cargo is cargo
 
     def hurry(self) -> None:
         """Let the train leave now if that helps somebody."""
@@ -165,7 +183,7 @@ class Lander:
         self._depart_with(number, aboard)
 
         def more() -> Sequence[Cargo]:
-            late = self._batcher.take(self._max_batch - len(aboard))
+            late = tuple(filter(self._waits, self._batcher.take(self._max_batch - len(aboard))))
             if late:
                 aboard.extend(late)
                 self._depart_with(number, aboard)
@@ -208,7 +226,7 @@ class Lander:
         while True:
             try:
                 return await self._train.land(
-                    [member for member in aboard if member.task_id in self._waiters],
+                    list(filter(self._waits, aboard)),
                     more=more,
                     also=failed,
                     on_step=on_step,
@@ -256,6 +274,8 @@ class Lander:
         for item in result.returned:
             answers[item.task_id] = SentBack(item.reason, item.feedback, item.other, item.paths, item.output)
         for member in cargo:
-            waiter = self._waiters.get(member.task_id)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(answers.get(member.task_id) or Kept(result.problem))
+            passenger = self._waiters.get(member.task_id)
+            answer = answers.get(member.task_id) or Kept(result.problem)
+            # What has landed is good news for whoever waits; all else is about this commit alone.
+            if passenger is not None and (isinstance(answer, Landed) or self._waits(member)):
+                passenger.hear(answer)

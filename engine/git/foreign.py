@@ -2,7 +2,8 @@
 
 Leases and tokens keep two orchestrators from working on one task; but git cannot check a token, and a push that was
 held up may arrive late. So the target itself is asked: a task that was landed there, by a commit that ours does not
-build on, has been done by somebody else.
+build on, has been done by somebody else. Or by a train of this very run, whose passenger had lost its claim meanwhile
+and is at work on the task once more.
 """
 
 from __future__ import annotations
@@ -11,17 +12,14 @@ from collections.abc import Collection
 
 from engine.git.repository import Repository
 
-_FORMAT = "--format=%P%x00" + "%x00".join(
-    f"%(trailers:key={key},valueonly,separator=%x01)" for key in ("Taskyard-Task", "Taskyard-Run")
-)
+_FORMAT = "--format=%P%x00%(trailers:key=Taskyard-Task,valueonly,separator=%x01)"
 
 
 class ForeignLandings:
-    """Follows the target of one repository. `run` is the run whose own landings are no news."""
+    """Follows the target of one repository."""
 
-    def __init__(self, repository: Repository, run: str) -> None:
+    def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._run = run
         self._seen: str | None = None
         self._commits: dict[str, str] = {}
 
@@ -30,7 +28,7 @@ class ForeignLandings:
     ) -> None:
         """Take what is on the target now as given; or, for a run that is taken up again, what `since` holds.
 
-        What others have landed after that is known then, but for the tasks that are to be done `anew`.
+        What has landed after that is known then, but for the tasks that are to be done `anew`.
         """
         self._seen = since or upstream
         await self.look(upstream)
@@ -46,13 +44,13 @@ class ForeignLandings:
             "log", "--first-parent", "--merges", "--reverse", _FORMAT, upstream, *beyond
         )
         for line in log.stdout.splitlines():
-            parents, task, run = line.split("\0")
-            if task and run != self._run:
+            parents, task = line.split("\0")
+            if task:
                 self._commits[task] = parents.split(" ")[1]
         self._seen = upstream
 
     async def commit_of(self, task_id: str, *, ours: str | None = None) -> str | None:
-        """Give the commit by which another run has landed the task; None when none has, or `ours` builds on it."""
+        """Give the commit by which the task has landed; None when it has not, or `ours` builds on that."""
         commit = self._commits.get(task_id)
         if commit is None or ours is None:
             return commit

@@ -89,7 +89,7 @@ class Journey:
         raise AssertionError("the last try returns")
 
     async def _leave_to_others(self, upstream: str | None) -> None:
-        """Count as landed what another run has landed meanwhile: it is never landed twice."""
+        """Count as landed what was landed meanwhile, mostly by others: it is never landed twice."""
         foreign = self._parts.foreign
         await foreign.look(upstream)
         left = []

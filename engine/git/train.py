@@ -68,7 +68,7 @@ class Train:
         self._refs = LandingRefs(repository, upstream.target, space)
         self._ground = Ground(repository, combiner, board_file, base=base, run=run, target=upstream.target)
         self._space = space
-        self._foreign = ForeignLandings(repository, run)
+        self._foreign = ForeignLandings(repository)
         coupler = Coupler(repository, combiner, run, self._refs.current)
         self._inspector = Inspector(repository, coupler.couple, tree, verify, check)
         name = in_space(slug(upstream.target), space)
@@ -110,7 +110,7 @@ class Train:
         """Find the tip that work begins from, and give what earlier runs queued and has landed since.
 
         A run that is taken up again names the commit it began from (`since`) and the tasks that are to be done `anew`
-        although they have landed: what else others have landed meanwhile is not landed again.
+        although they have landed: what else has landed meanwhile is not landed again.
         """
         upstream = await self._upstream.fetch()
         await self._foreign.begin(upstream, since=since, anew=anew)

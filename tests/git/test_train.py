@@ -469,6 +469,19 @@ async def test_a_base_in_conflict_with_the_target_says_what_to_do(yard: Open) ->
         await here.new_train().start()
 
 
+async def test_a_task_that_was_done_once_more_over_an_old_tree_has_landed_already(yard: Open) -> None:
+    here = await yard()
+    first = await here.cargo("T1", {"a": "x\n"})
+    again = await here.cargo("T1", {"b": "x\n"})
+    assert landed(await here.land(first)) == ["T1"]
+    result = await here.land(again)
+    assert [(item.task_id, item.commit) for item in result.landed] == [("T1", first.commit)]
+    assert (here.lands_of("T1"), result.pushed) == (1, False)
+    over_that = await here.cargo("T1", {"c": "x\n"})
+    assert landed(await here.land(over_that)) == ["T1"]
+    assert here.lands_of("T1") == 2, "somebody asked for it anew"
+
+
 @pytest.mark.parametrize(("name", "ours"), [("T1", True), ("_train9", True), ("of-a-person", False)])
 async def test_a_worktree_whose_making_was_killed_keeps_nobody_from_fetching(
     yard: Open, name: str, ours: bool

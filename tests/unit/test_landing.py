@@ -126,6 +126,20 @@ async def test_a_remote_that_is_gone_keeps_the_cargo_and_says_so(yard: Any) -> N
     assert bus.state.snapshot().trains[0].stage == "failed"
 
 
+async def test_cargo_that_nobody_waits_for_any_more_does_not_go_along(yard: Any) -> None:
+    lander, _, sample = await yard()
+    old, new = cargo(sample, "A", {"old.txt": "a\n"}), cargo(sample, "A", {"new.txt": "a\n"})
+    gone = asyncio.ensure_future(lander.land(old))
+    await asyncio.sleep(0)
+    gone.cancel()
+    waiting = asyncio.ensure_future(lander.land(new))
+    await asyncio.sleep(0)
+    lander.depart()
+    assert await waiting == Landed(new.commit, 1)
+    files = sample.git("ls-tree", "--name-only", "taskyard/board", at=sample.remote).split()
+    assert ("new.txt" in files, "old.txt" in files) == (True, False)
+
+
 async def test_a_train_leaves_when_somebody_asks(yard: Any) -> None:
     lander, _, sample = await yard()
     load = cargo(sample, "A", {"a.txt": "a\n"})
