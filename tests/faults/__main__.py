@@ -30,7 +30,7 @@ def _arguments() -> argparse.Namespace:
         "--round", type=int, metavar="ROUND", help="play this round only, and keep its folder"
     )
     parser.add_argument("--cell", metavar="TEXT", help="play only kinds of faults with this in their name")
-    parser.add_argument("--jobs", type=int, default=3, help="rounds at once")
+    parser.add_argument("--jobs", type=int, default=2, help="rounds at once")
     parser.add_argument("--folder", type=Path, help="where the projects are made, and failed ones kept")
     return parser.parse_args()
 

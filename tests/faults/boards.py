@@ -16,7 +16,7 @@ if grep -q "|$task|" clashing.txt; then echo "$task" >> shared.txt; else echo "$
 """An agent as one must expect them: it leaves a process behind that no signal to its group reaches."""
 
 _HEAD = "| ID | Scope | Status | Branch | Verification | Lane | After |\n|---|---|---|---|---|---|---|\n"
-LEASE = 4.0
+LEASE = 6.0
 """Seconds after which the others take what a dead or silent orchestrator had."""
 
 _SETTINGS = f"""
