@@ -8,9 +8,15 @@ from pathlib import Path
 from engine.model import TaskState
 from tui.frame import Frame
 
-_START = "new here? enter opens a task, e lists problems, ? lists every key; esc hides this"
-_FAILED = "a task failed: e lists what went wrong, enter says why, r tries it again; esc hides this"
-TASK = "< > go through the tries, [ ] through calls, logs and files, / finds; ? lists every key"
+_START = (
+    "new here? enter opens a task, e lists problems, ? every key; esc hides this",
+    "? lists every key; esc hides this",
+)
+_FAILED = (
+    "a task failed: e lists what, enter says why, r tries it again; esc hides",
+    "enter says why it failed; esc hides",
+)
+TASK = "< > go through tries, [ ] calls, logs and files, / finds; ? lists every key"
 
 
 class Hints:
@@ -18,19 +24,19 @@ class Hints:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self._shown = ""
+        self._shown = ("", "")
         self._seen: set[str] = set()
         if file is not None:
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 self._seen = set(file.read_text("utf-8").split())
 
-    def text(self, frame: Frame) -> str:
-        """The hint to show on the main screen now, or an empty text."""
+    def text(self, frame: Frame) -> tuple[str, str]:
+        """The hint to show on the main screen now, in full and in few words; empty when there is none."""
         if frame.mode != "LIVE":
-            return ""
+            return "", ""
         if frame.snapshot.count(TaskState.FAILED) and self.first_time("failed"):
             self._shown = _FAILED
-        elif not self._shown and frame.snapshot.tasks and self.first_time("start"):
+        elif not self._shown[0] and frame.snapshot.tasks and self.first_time("start"):
             self._shown = _START
         return self._shown
 
@@ -46,5 +52,5 @@ class Hints:
 
     def dismiss(self) -> bool:
         """Hide the hint; gives whether there was one."""
-        was, self._shown = self._shown, ""
-        return bool(was)
+        was, self._shown = self._shown, ("", "")
+        return bool(was[0])

@@ -100,8 +100,7 @@ def why(view: TaskView, others: Mapping[str, TaskView], batches: Mapping[str, Ba
     if view.sent_back and view.state is TaskState.QUEUED:
         return safe_text(view.problem), "warn"
     if view.state is TaskState.LANDED:
-        before = f" · {ended_badly(view)}" if view.ended_badly else ""
-        return safe_text(view.last) + before, "faint"
+        return safe_text(view.last), "faint"
     if view.last:
         # The state's column names the stage already.
         last = view.last.removeprefix(f"{view.stage}: ") if view.stage is not None else view.last

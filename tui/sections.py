@@ -150,7 +150,7 @@ def verdict_lines(view: TaskView, shown: TryView | None, width: int) -> list[Lin
         lines.append(
             (("verify  ", "faint"), (mark, tone), (f"  {how}, {done.duration:.1f} s{cached}", "muted"))
         )
-        lines.append((("        ", "faint"), (safe_text(done.command), "info")))
+        lines += wrapped(safe_text(done.command), width, "info", " " * 8)
         lines += [text(f"  {row}", "muted") for row in safe_lines(done.output)]
         lines.append(BLANK)
     verdict = shown.verdict

@@ -184,15 +184,16 @@ class MainScreen(FrameScreen):
 
     def _show_banner(self, frame: Frame, cells: int) -> None:
         banner = self.query_one("#banner", LineView)
-        line = banner_line(frame) or self._hint_line(frame)
+        line = banner_line(frame)
         if width(line) > cells - 2:
             line = narrow_banner(frame)
+        line = line or self._hint_line(frame, cells)
         banner.display = bool(line)
         banner.show([cut_line(((" ", "text"), *line), cells)])
 
-    def _hint_line(self, frame: Frame) -> Line:
-        hint = self.dashboard.hints.text(frame)
-        return text(f"› {hint}", "accent") if hint else ()
+    def _hint_line(self, frame: Frame, cells: int) -> Line:
+        full, short = self.dashboard.hints.text(frame)
+        return text(f"› {full if len(full) + 4 <= cells else short}", "accent") if full else ()
 
     def _summary_lines(self, frame: Frame, cells: int) -> list[Line]:
         lines: list[Line] = []

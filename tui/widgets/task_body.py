@@ -170,7 +170,9 @@ class TaskBody(Pager):
         reader = self._reader
         if self.section == "Log" and reader is not None:
             what = f"{reader.log.span.stage}, log {self._log_index(view) + 1} of {len(logs_of(view))} [ ]"
-            return joined([text(what, "faint"), text(reader.tail.skipped, "faint"), self._follow_line()])
+            grows = logs_of(view)[self._log_index(view)].span.ended is None or self.unseen
+            following = self._follow_line() if grows else ()
+            return joined([text(what, "faint"), text(reader.tail.skipped, "faint"), following])
         return ()
 
     def _follow_line(self) -> Line:
