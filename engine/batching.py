@@ -133,6 +133,18 @@ class Batcher(Generic[T]):
         self._pump()
         return items
 
+    def remove(self, item: T) -> bool:
+        """Take this very item out of the queue; False when it has left already."""
+        for name, queue in self._queues.items():
+            for place, (queued, _, _) in enumerate(queue.items):
+                if queued is item:
+                    del queue.items[place]
+                    if not queue.items:
+                        del self._queues[name]
+                    self._pump()
+                    return True
+        return False
+
     def clear(self) -> tuple[T, ...]:
         """Take everything out of the queues that has not left; gives it back."""
         items = tuple(item for queue in self._queues.values() for item, _, _ in queue.items)

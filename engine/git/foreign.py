@@ -1,4 +1,4 @@
-"""What others have landed on the target meanwhile, told by the merges that are there.
+"""What has landed on the target meanwhile, told by the merges that are there.
 
 Leases and tokens keep two orchestrators from working on one task; but git cannot check a token, and a push that was
 held up may arrive late. So the target itself is asked: a task that was landed there, by a commit that ours does not

@@ -73,8 +73,9 @@ class FileLocks:
     async def renew(self, name: str, party: Party, lease: float, token: int) -> bool:
         def renew(db: apsw.Connection, now: float) -> bool:
             db.execute(
-                "UPDATE held SET expires = ? WHERE name = ? AND owner = ? AND expires > ?",
-                (now + lease, name, party.id, now),
+                # Whoever took it after it had lapsed has removed the row.
+                "UPDATE held SET expires = ? WHERE name = ? AND owner = ?",
+                (now + lease, name, party.id),
             )
             return db.changes() == 1
 
@@ -83,8 +84,12 @@ class FileLocks:
     async def release(self, name: str, party: Party) -> bool:
         def release(db: apsw.Connection, now: float) -> bool:
             db.execute("DELETE FROM waiting WHERE name = ? AND owner = ?", (name, party.id))
-            db.execute("DELETE FROM held WHERE name = ? AND owner = ? AND expires > ?", (name, party.id, now))
-            return db.changes() == 1
+            until = db.execute("SELECT expires FROM held WHERE name = ? AND owner = ?", (name, party.id)).get
+            if until is None:
+                return False
+            db.execute("DELETE FROM held WHERE name = ?", (name,))
+            db.execute("UPDATE fence SET token = token + 1 WHERE name = ?", (name,))
+            return bool(until > now)
 
         return await self._do(release)
 

@@ -13,6 +13,7 @@ from engine.locks.records import LockStore, Party
 
 POLL = 0.03  # seconds between two tries
 RENEWED_AFTER = 1 / 3  # of the lease
+LAST_ASKED = 1 / 10  # of the lease, for which a holder that overslept waits for the answer
 
 
 class DistributedLock:
@@ -128,14 +129,19 @@ class DistributedLock:
         await self.release()
 
     async def _renew(self) -> None:
-        """Renew until the lease cannot be kept. A store that is away may come back before the lease ends."""
-        while (left := self._until - time.monotonic()) > 0:
-            await asyncio.sleep(min(self._lease * RENEWED_AFTER, left))
+        """Renew until the lease cannot be kept. A store that is away may come back before the lease ends.
+
+        Whoever was asleep past the lease asks once more: when nobody has taken the lock, nothing is lost.
+        """
+        while True:
+            await asyncio.sleep(max(0.0, min(self._lease * RENEWED_AFTER, self._until - time.monotonic())))
             asked = time.monotonic()
             try:
-                async with asyncio.timeout(max(0.0, self._until - asked)):
+                async with asyncio.timeout(max(self._lease * LAST_ASKED, self._until - asked)):
                     kept = await self._store.renew(self.name, self._party, self._lease, self.token)
             except (LockStoreAwayError, TimeoutError):
+                if time.monotonic() >= self._until:
+                    break
                 continue
             if not kept:
                 break

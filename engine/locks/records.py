@@ -69,13 +69,17 @@ class LockStore(Protocol):
         """
 
     async def renew(self, name: str, party: Party, lease: float, token: int) -> bool:
-        """Let the lease last `lease` seconds from now. False: it lapsed, and the lock may be another's.
+        """Let the lease last `lease` seconds from now. False: another has taken the lock since, or it was given back.
 
-        A store that has forgotten everything since takes the holder's `token` for its own.
+        One that has lapsed, or was forgotten by a store that lost its data, is kept as long as no token after the
+        holder's `token` was given out.
         """
 
     async def release(self, name: str, party: Party) -> bool:
-        """Give the lock back, or the place in its queue. False when it was not held (any more)."""
+        """Give the lock back, or the place in its queue. False when it was not held (any more).
+
+        Its token counts no more.
+        """
 
     async def write_if(self, name: str, token: int, value: bytes) -> bool:
         """Write the value that the lock `name` guards, unless a later token was given out. False: refused."""

@@ -36,11 +36,12 @@ return token
 )
 
 # ARGV: owner, host, pid, lease in ms, token, how long the counter is kept in ms.
-# A server that was started anew without its data knows neither lock nor counter: then nobody has taken it since.
+# A lock that lapsed, or that a server forgot which was started anew without its data, is the holder's still when the
+# counter says that nobody has taken it since.
 RENEW = (
     NOW
     + """
-if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+if redis.call('EXISTS', KEYS[1]) == 0 and (redis.call('GET', KEYS[2]) or ARGV[5]) == ARGV[5] then
   redis.call('SET', KEYS[2], ARGV[5], 'PX', ARGV[6])
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'host', ARGV[2], 'pid', ARGV[3], 'token', ARGV[5], 'since', now)
 end
@@ -49,10 +50,11 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[4])
 """
 )
 
-# ARGV: owner.
+# ARGV: owner. The counter grows, so that nothing is renewed or written any more under the token that was given back.
 RELEASE = """
 redis.call('ZREM', KEYS[3], ARGV[1]); redis.call('ZREM', KEYS[4], ARGV[1])
 if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
+redis.call('INCR', KEYS[2])
 return redis.call('DEL', KEYS[1])
 """
 

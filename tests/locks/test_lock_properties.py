@@ -30,22 +30,22 @@ async def follow(file: Path, steps: list[tuple[str, int]]) -> None:
     store = FileLocks(file, clock=lambda: now)
     parties = [Party.new() for _ in range(3)]
     tokens: dict[int, int] = {}
+    # The last taker stays the holder past the lease, until another takes the lock.
     newest, holder, until = 0, -1, 0.0
     for step, who in steps:
-        if now >= until:
-            holder = -1
         if step == "take":
             token = await store.take("x", parties[who], LEASE, queue=False)
-            assert (token is not None) == (holder == -1)
+            assert (token is not None) == (holder == -1 or now >= until)
             if token is not None:
                 assert token > newest
                 newest = tokens[who] = token
                 holder, until = who, now + LEASE
         elif step == "renew":
-            assert await store.renew("x", parties[who], LEASE, 1) == (who == holder)
+            assert await store.renew("x", parties[who], LEASE, tokens.get(who, 0)) == (who == holder)
             until = now + LEASE if who == holder else until
         elif step == "release":
-            assert await store.release("x", parties[who]) == (who == holder)
+            assert await store.release("x", parties[who]) == (who == holder and now < until)
+            newest += who == holder
             holder = -1 if who == holder else holder
         elif step == "write" and who in tokens:
             assert await store.write_if("x", tokens[who], bytes([who])) == (tokens[who] == newest)

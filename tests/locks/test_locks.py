@@ -46,6 +46,8 @@ async def test_tokens_grow_and_only_the_owner_releases_or_renews(store: LockStor
     assert not await store.release(name, b)
     assert await store.renew(name, a, 10, 1)
     assert await store.release(name, a)
+    assert not await store.renew(name, a, 10, first), "what was given back is not renewed"
+    assert not await store.write_if(name, first, b"late")
     second = await store.take(name, b, 10)
     assert second is not None
     assert second > first
