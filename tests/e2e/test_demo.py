@@ -18,6 +18,7 @@ from engine.events import AnyEvent, RunFinished, TaskLanded, decode
 from engine.llm.simulator import Simulator, load_scenario
 from engine.llm.simulator.counters import digest_of
 from engine.process import strays
+from engine.store.lessons import LessonStore
 from tests.cli.taskyard import PROGRAM
 
 TASKS = 14
@@ -90,6 +91,16 @@ def test_the_story_of_the_demo_is_told(first: Demo) -> None:
     assert kinds["LessonRecorded"] >= 3
     assert kinds["LessonResolved"] >= 3
     assert kinds["CallFailed"] >= 1, "the busy moment"
+
+
+def test_each_way_to_fail_teaches_a_lesson_that_names_no_task(first: Demo, tmp_path: Path) -> None:
+    with LessonStore(first.root / ".git" / "taskyard" / "lessons.jsonl", tmp_path / "index.db") as store:
+        lessons = store.most_frequent(50)
+    kinds = {lesson.failure_type for lesson in lessons}
+    assert kinds >= {"check_failed", "verdict_refused", "conflict"}
+    assert all(lesson.resolution for lesson in lessons)
+    assert not any("CART-" in lesson.failure_msg for lesson in lessons if lesson.failure_type == "conflict")
+    assert all(lesson.files for lesson in lessons)
 
 
 def test_the_remote_passes_its_tests_and_only_the_boxes_of_the_board_changed(

@@ -201,3 +201,34 @@ plan = { steps = ["Mend it."], files = ["money.py"], type = "rounding" }
     chosen = {event.task: event.lessons for event in events if isinstance(event, LessonsGiven)}
     assert set(chosen) == set(TASKS)
     assert all([given.id for given in told] == [about.id] for told in chosen.values())
+
+
+@pytest.mark.timeout(120)
+def test_an_agent_command_that_crashes_teaches_what_it_said(tmp_path: Path) -> None:
+    lessons = tmp_path / "lessons.jsonl"
+    mark = tmp_path / "crashed"
+    script = f"test -e {mark} && echo done > t.txt || {{ touch {mark}; echo no such flag: --fast; exit 3; }}"
+    settings = f"""
+[roles.planner]
+kind = "none"
+[roles.implementer]
+kind = "command"
+command = ["sh", "-c", "{script}"]
+[roles.judge]
+kind = "none"
+"""
+    row = "| T-1 | Make t.txt | [ ] | | `test -s t.txt` | add_feature |"
+    rows = f"| ID | Scope | Status | Branch | Verification | Type |\n|---|---|---|---|---|---|\n{row}\n"
+    made = make_sample_repository(tmp_path / "one", {"tasks/board.md": rows, "taskyard.toml": settings})
+    with Simulator(parse_scenario("")) as simulator:
+        events = run(made, lessons, simulator)
+    assert number_of(LessonRecorded, events) == number_of(LessonResolved, events) == 1
+    with LessonStore(lessons, tmp_path / "index.db") as store:
+        [lesson] = store.most_frequent()
+    assert (lesson.task_type, lesson.activity_type, lesson.failure_type) == (
+        "add_feature",
+        "implement",
+        "command_failed",
+    )
+    assert "--fast" in lesson.failure_msg
+    assert lesson.resolution
