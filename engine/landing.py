@@ -135,7 +135,7 @@ class Lander:
     def hurry(self) -> None:
         """Let the train leave now if that helps somebody."""
         queued = {cargo.task_id for cargo in self._batcher.queued}
-        urgency = self._urgency(queued, self._passengers.keys()) if queued else Urgency.NONE
+        urgency = self._urgency(queued, self._waiters.keys()) if queued else Urgency.NONE
         if urgency is Urgency.NOW:
             self.depart()
         elif urgency is Urgency.SOON and self._leaving is None:

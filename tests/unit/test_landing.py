@@ -208,20 +208,3 @@ async def test_a_train_that_brings_only_states_pushes_for_nobody(yard: Any) -> N
     await lander.mark(states)
     assert sample.pushes("taskyard/board") == 1
     await lander.close()
-
-
-async def test_cargo_that_nobody_waits_for_any_more_does_not_land(yard: Any) -> None:
-    """Its task may be made anew: then only that lands, with whoever the train takes along."""
-    lander, _, sample = await yard(max_batch=3)
-    stale = asyncio.ensure_future(lander.land(cargo(sample, "A", {"a.txt": "stale\n"})))
-    await asyncio.sleep(0)
-    stale.cancel()
-    await asyncio.wait({stale})
-    assert lander.figures().queued == 0
-    anew, other = cargo(sample, "A", {"a.txt": "anew\n"}), cargo(sample, "B", {"b.txt": "b\n"})
-    waiting = [asyncio.ensure_future(lander.land(each)) for each in (other, anew)]
-    await asyncio.sleep(0)
-    lander.depart()
-    assert await asyncio.gather(*waiting) == [Landed(other.commit, 1), Landed(anew.commit, 1)]
-    assert sample.git("show", "taskyard/board:a.txt", at=sample.remote) == "anew"
-    await lander.close()
