@@ -14,6 +14,7 @@ import pytest
 from engine.errors import PreflightError
 from engine.events import Event, Noticed
 from engine.model import TaskState
+from engine.parts import Parts
 from engine.process import strays
 from engine.settings import load_settings
 from engine.thread import EngineThread
@@ -171,3 +172,16 @@ def test_a_state_folder_that_is_removed_under_the_run_is_told_once(
     told = [notice for notice in run.latest().notices if "was removed while the run" in notice.text]
     assert [notice.level for notice in told] == ["error"]
     assert str(root / ".git" / "taskyard") in told[0].text
+
+
+def test_what_breaks_beside_the_tasks_ends_the_run(
+    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def breaks() -> None:
+        raise RuntimeError("the look after the others broke")
+
+    monkeypatch.setattr(Parts, "background", lambda parts: (breaks(),))
+    running = engine(SLEEPS, linger=False)
+    running.start()
+    until(lambda: running.done)
+    assert isinstance(running.error, RuntimeError), "whoever waits for that would wait for ever"
