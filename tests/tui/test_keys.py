@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from textual import events
@@ -13,7 +11,6 @@ from textual.geometry import Region, Size
 from textual.widgets._toast import Toast
 
 from engine import events as ev
-from engine.log_times import LogTimes
 from engine.model import Lane, TaskState
 from tests.tui import moments, sample_run
 from tests.tui.stage import Control
@@ -25,8 +22,6 @@ from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
 from tui.source import RecordedSource, ReplaySource
 from tui.widgets.line_view import LineView
-from tui.widgets.pager import Pager
-from tui.widgets.task_body import SECTIONS
 from tui.widgets.task_list import TaskList
 
 WIDE = (120, 40)
@@ -301,123 +296,6 @@ async def test_a_watched_run_cannot_be_touched_and_says_so() -> None:
         assert told == ["read-only: this run belongs to another process"] * 3
         await pilot.press("q")
     assert app.return_value == 0
-
-
-async def test_every_section_of_the_task_screen_opens() -> None:
-    app = DashboardApp(moments.failed())
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        await pilot.press("enter")
-        await until(lambda: isinstance(app.screen, TaskScreen))
-        for number in range(1, len(SECTIONS) + 1):
-            await pilot.press(str(number))
-            await pilot.pause()
-            await until(lambda: shown(app, "#body") != "")
-        await pilot.press("J", "escape")
-        await until(lambda: isinstance(app.screen, MainScreen))
-
-
-async def test_a_running_log_is_followed(tmp_path: Path) -> None:
-    source, log = moments.logging(tmp_path), tmp_path / "implement.log"
-    log.write_text("first line\n")
-    app = DashboardApp(source)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
-        await until(lambda: "first line" in shown(app, "#body"))
-        with open(log, "a") as file:
-            file.write("\x1b[31msecond\x1b[0m [/] line\n")
-        await until(lambda: "second [/] line" in shown(app, "#body"))
-
-
-async def test_a_log_that_is_not_followed_stays_and_counts_what_is_new(tmp_path: Path) -> None:
-    source, log = moments.logging(tmp_path), tmp_path / "implement.log"
-    log.write_text("".join(f"line {n}\n" for n in range(100)))
-    app = DashboardApp(source)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
-        body = app.screen.query_one(Pager)
-        await until(lambda: "following" in shown(app, "#place") and body.is_vertical_scroll_end)
-        await pilot.press("k")
-        await until(lambda: "f follows" in shown(app, "#place"))
-        top = body.top
-        with open(log, "a") as file:
-            file.write("more\nand more\n")
-        await until(lambda: "2 new lines: f follows" in shown(app, "#place"))
-        assert body.top == top
-        await pilot.press("f")
-        await until(lambda: "following" in shown(app, "#place") and body.is_vertical_scroll_end)
-
-
-async def test_a_log_tells_when_its_lines_arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    source, log = moments.logging(tmp_path), tmp_path / "implement.log"
-    log.write_text("one\ntwo\nthree\n")
-    times = LogTimes(log)
-    times.note(0, 1_800_000_000.0)
-    times.note(8, 1_800_000_061.0)
-    app = DashboardApp(source)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
-        lines = ["08:00:00 one", "         two", "08:01:01 three"]
-        await until(lambda: shown(app, "#body").splitlines() == lines)
-        await pilot.press("T")
-        await until(lambda: shown(app, "#body").splitlines() == ["one", "two", "three"])
-
-
-async def test_text_is_found_in_a_section_while_it_grows(tmp_path: Path) -> None:
-    source, log = moments.logging(tmp_path), tmp_path / "implement.log"
-    log.write_text("".join(f"{'error' if n % 40 == 7 else 'fine'} {n}\n" for n in range(200)))
-    app = DashboardApp(source)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
-        body = app.screen.query_one(Pager)
-        await until(lambda: "error 167" in shown(app, "#body"))
-        await pilot.press("g", "slash", *"ERR", "enter")
-        assert "not found" in shown(app, "#place")
-        await pilot.press("slash", "escape", "slash", *"err", "enter")
-        assert "1 of 5 found" in shown(app, "#place")
-        await pilot.press("n", "n")
-        assert "3 of 5 found" in shown(app, "#place")
-        await until(lambda: body.top <= 87 < body.top + body.size.height)
-        await pilot.press("N", "N", "N")
-        assert "5 of 5 found" in shown(app, "#place")
-        with open(log, "a") as file:
-            file.write("one more error\n")
-        await until(lambda: "5 of 6 found" in shown(app, "#place"))
-
-
-async def test_earlier_tries_are_one_key_away() -> None:
-    app = DashboardApp(moments.at(290))
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        app.open_task(sample_run.REFUSED)
-        await pilot.pause()
-        await pilot.press("6")
-        assert "approved" in shown(app, "#body")
-        assert "try 2 of 2" in shown(app, "#place")
-        await pilot.press("less_than_sign")
-        await until(lambda: "try 1 of 2" in shown(app, "#place"))
-        assert "refused" in shown(app, "#body")
-        assert "what the next try is told" in shown(app, "#body")
-        await pilot.press("1", "6")
-        assert "try 1 of 2" in shown(app, "#place")
-        await pilot.press("greater_than_sign")
-        await until(lambda: "try 2 of 2" in shown(app, "#place"))
-        await pilot.press("3")
-        await until(lambda: "call" in shown(app, "#place"))
 
 
 async def test_panels_open_and_zoom() -> None:
