@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
+import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -117,6 +120,35 @@ def test_looking_at_a_run_of_the_past(repo: Repo, command: str, shown: str, stat
         terminal.child.send("q")
         assert terminal.end() == status
     assert LEAVES in terminal.said
+
+
+def test_a_state_folder_that_is_removed_under_the_dashboard_is_told_there(repo: Repo) -> None:
+    made = project(repo, agent=SLOW)
+    with Terminal("run", at=made.path) as terminal:
+        terminal.wait_for("implement")
+        shutil.rmtree(made.path / ".git" / "taskyard")
+        terminal.wait_for("! 1 error")
+        terminal.child.send("n")
+        terminal.wait_for("was removed while")
+        terminal.child.kill(signal.SIGTERM)
+        assert terminal.end() == 143
+    assert LEAVES in terminal.said
+    assert processes_of(made.path.parent / "agent.py") == []
+
+
+def test_a_full_disk_under_the_journal_ends_the_dashboard_with_words(repo: Repo) -> None:
+    made = project(repo, agent=SLOW)
+    with Terminal("run", at=made.path) as terminal:
+        terminal.wait_for("implement")
+        # No file may grow any more: what a full disk does to whoever writes.
+        resource.prlimit(terminal.child.pid, resource.RLIMIT_FSIZE, (0, 0))
+        terminal.child.send("p")
+        assert terminal.end() == 1
+    after = terminal.said[terminal.said.rindex(LEAVES) :]
+    assert after.count(b"taskyard: ") == 1, after
+    assert b"state.db" in after, after
+    assert b"Traceback" not in after
+    assert processes_of(made.path.parent / "agent.py") == []
 
 
 def test_ctrl_c_stops_plain_progress_and_every_process(repo: Repo) -> None:

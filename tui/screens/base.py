@@ -48,8 +48,9 @@ class Guarded:
     def on_mount(self) -> None:
         """Have the note ready."""
         screen = cast("Screen[object]", self)
-        screen.mount(TooSmallNote())
-        screen.call_after_refresh(self.guard)
+        if screen.is_attached:  # a signal may end the app while the screen comes up
+            screen.mount(TooSmallNote())
+            screen.call_after_refresh(self.guard)
 
     def on_resize(self, event: events.Resize) -> None:
         """Look again."""
