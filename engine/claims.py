@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal
-from urllib.parse import quote
 
 import msgspec
 
 from engine.errors import LockBusyError
 from engine.locks import DistributedLock, Holder, LockStore, Sight
+from engine.locks.names import lock_name
 
 State = Literal["open", "committed", "landed", "failed", "cancelled"]
 _FINAL: frozenset[State] = frozenset({"landed", "failed", "cancelled"})
@@ -94,7 +94,7 @@ class Claims:
 
     def __init__(self, store: LockStore, board: str, *, session: str = "", lease: float = 30.0) -> None:
         self._store = store
-        self._prefix = f"claim:{quote(board, safe='')}:"
+        self._prefix = lock_name("claim", board, "")
         self._session = session
         self._lease = lease
 

@@ -19,7 +19,6 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
-from urllib.parse import quote
 
 import msgspec
 
@@ -29,6 +28,7 @@ from engine.figures import PeerFigures
 from engine.git.cargo import Cargo
 from engine.locks import DistributedLock, LockStore
 from engine.locks.lock import RENEWED_AFTER
+from engine.locks.names import lock_name
 
 T = TypeVar("T")
 
@@ -100,10 +100,10 @@ class Share:
 
         `board` names the board alike on all hosts. Raises LockStoreAwayError.
         """
-        async with DistributedLock(store, f"session:{_quoted(board)}", lease=lease, wait=JOIN_WITHIN):
+        async with DistributedLock(store, lock_name("session", board), lease=lease, wait=JOIN_WITHIN):
             there = await _members_of(store, board)
             session = there[0].session if there else uuid.uuid4().hex
-            member = DistributedLock(store, f"{_members(board)}{uuid.uuid4().hex[:12]}", lease=lease)
+            member = DistributedLock(store, lock_name("member", board, uuid.uuid4().hex[:12]), lease=lease)
             await member.acquire()
             await member.write(msgspec.json.encode(_Member(session, figures(0))))
         return cls(store, board, session, member, figures, lease=lease)
@@ -293,7 +293,7 @@ class SharedGate:
         store_answers: Callable[[LockStoreAwayError | None], None],
     ) -> None:
         self._store = store
-        self._name = f"landing:{_quoted(board)}"
+        self._name = lock_name("landing", board)
         self._confirm = confirm
         self._lease = lease
         self._answers = store_answers
@@ -346,7 +346,7 @@ class Permits:
 
     def __init__(self, store: LockStore, board: str, name: str, limit: int, *, lease: float) -> None:
         self._store = store
-        self._names = [f"limit:{_quoted(board)}:{_quoted(name)}:{number}" for number in range(limit)]
+        self._names = [lock_name("limit", board, str(number), name) for number in range(1, limit + 1)]
         self._lease = lease
 
     async def take(self) -> DistributedLock:
@@ -366,18 +366,10 @@ def _names(cargo: Sequence[Cargo]) -> str:
 
 async def _members_of(store: LockStore, board: str) -> tuple[_Member, ...]:
     """Those that take part now."""
-    holders = await store.holders(_members(board))
+    holders = await store.holders(lock_name("member", board, ""))
     told = await store.look([holder.name for holder in holders])
     return tuple(
         msgspec.json.decode(sight.record.value, type=_Member)
         for sight in told.values()
         if sight.record is not None
     )
-
-
-def _members(board: str) -> str:
-    return f"member:{_quoted(board)}:"
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")

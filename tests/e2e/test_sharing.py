@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from engine.events import LocksChanged, Measured, TaskElsewhere, TaskLanded
+from tests.cli.taskyard import taskyard
 from tests.e2e.crew import Crew, Member, until
 from tests.locks.servers import Server
+from tui.headless import ProgressLines
 
 pytestmark = pytest.mark.timeout(240)
 LEASE = 3.0
@@ -73,6 +75,12 @@ def test_a_board_is_worked_off_together(
             event.peers for event in member.told(Measured) if isinstance(event, Measured) and event.peers
         ]
         assert max(map(len, peers)) == members
+        lines = ProgressLines()
+        told = [line for event in member.events for line in lines.of(event)]
+        assert any(f"{members} orchestrators at work" in line for line in told)
+    for place in places:
+        assert f"{members} orchestrators took part" in taskyard("status", at=place).out
+        assert taskyard("locks", at=place).out == "nothing is locked\n"
 
 
 def test_a_killed_ones_tasks_are_taken_over(tmp_path: Path, crews: list[Crew], server: Server) -> None:

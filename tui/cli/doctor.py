@@ -7,10 +7,12 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from engine.errors import TaskyardError, UsageError
 from tui.cli.console import say, say_json
+from tui.cli.findings import Finding, Level, of_error
+from tui.cli.lock_findings import examine_locks
 from tui.cli.options import AsJson
 from tui.cli.place import Place, find_place, read_only_above
 
@@ -20,34 +22,9 @@ if TYPE_CHECKING:
     from engine.llm.client import ModelClient
     from engine.settings import RoleSettings, Settings
 
-Level = Literal["ok", "warning", "error"]
-
-MARKS: dict[Level, str] = {"ok": "✓", "warning": "!", "error": "✗"}
 OLDEST_GIT = (2, 38)  # the oldest that merges without a worktree
 LEAST_FREE = 10**9  # bytes
 SMALLEST_TERMINAL = (40, 12)  # cells and lines
-SLOWEST_LOCKS = 0.25  # seconds for one answer
-MOST_SKEW = 2.0  # seconds between two clocks
-
-
-class Finding:
-    """One thing that was looked at. `hint` says what to do when it is not well."""
-
-    __slots__ = ("about", "hint", "level", "text")
-
-    def __init__(self, level: Level, about: str, text: str, hint: str = "") -> None:
-        self.level = level
-        self.about = about
-        self.text = text
-        self.hint = hint
-
-    def __str__(self) -> str:
-        line = f"{MARKS[self.level]} {self.about:<11} {self.text}"
-        return f"{line}: {self.hint}" if self.hint else line
-
-    def report(self) -> dict[str, str]:
-        """The finding for JSON."""
-        return {"level": self.level, "about": self.about, "text": self.text, "hint": self.hint}
 
 
 def doctor(as_json: AsJson = False) -> int:
@@ -79,7 +56,7 @@ async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     try:
         place = find_place(environ=environ)
     except UsageError as error:
-        yield _of_error("settings" if "git" not in error.message else "repository", error)
+        yield of_error("settings" if "git" not in error.message else "repository", error)
         return
     file = place.settings.file
     yield Finding("ok", "settings", str(file) if file else "all as by default: there is no taskyard.toml")
@@ -87,14 +64,10 @@ async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
         yield finding
     async for finding in _roles(place.settings, environ):
         yield finding
-    async for finding in _locks(place.settings):
+    async for finding in examine_locks(place):
         yield finding
     for finding in _folders(place):
         yield finding
-
-
-def _of_error(about: str, error: TaskyardError) -> Finding:
-    return Finding("error", about, error.message, error.hint)
 
 
 def _git() -> Finding:
@@ -145,7 +118,7 @@ async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator
             repository, remote=git.remote, target=git.target, timeout=git.timeout, sparse=git.sparse
         )
     except TaskyardError as error:
-        yield _of_error("repository", error)
+        yield of_error("repository", error)
         return
     where = f"pushed to {found.remote}" if found.remote else "kept local, for there is no remote"
     yield Finding("ok", "repository", f"{place.root}: work lands on {found.target}, {where}")
@@ -163,7 +136,7 @@ async def _board(settings: Settings, repository: Repository, found: Preflight) -
     try:
         board, name, rows = await look_at_board(settings, repository, found)
     except TaskyardError as error:
-        yield _of_error("board", error)
+        yield of_error("board", error)
         return
     landed = sum(task.status is BoardStatus.LANDED for task in rows.tasks)
     counts = [count(len(board.tasks), "task"), f"{landed} landed" if landed else ""]
@@ -222,7 +195,7 @@ async def _service(
     try:
         known = await client.check()
     except TaskyardError as error:
-        yield _of_error("models", error)
+        yield of_error("models", error)
         return
     finally:
         await client.close()
@@ -239,32 +212,6 @@ async def _service(
             )
         else:
             yield Finding("ok", role, model)
-
-
-async def _locks(settings: Settings) -> AsyncIterator[Finding]:
-    if settings.locks.url is None:
-        return
-    from engine.locks.redis import RedisLocks
-
-    try:
-        store = RedisLocks(settings.locks.url)
-        try:
-            health = await store.health()
-        finally:
-            await store.close()
-    except TaskyardError as error:
-        yield _of_error("locks", error)
-        return
-    answers = f"{store.address} (version {health.version}) answers in {health.latency * 1000:.1f} ms"
-    if health.latency > SLOWEST_LOCKS:
-        yield Finding("warning", "locks", answers, "use a server that is nearer, or a longer [locks] lease")
-    else:
-        yield Finding("ok", "locks", answers)
-    skew = f"its clock is {abs(health.skew):.2f} s {'ahead of' if health.skew > 0 else 'behind'} this host's"
-    if abs(health.skew) > MOST_SKEW:
-        yield Finding("warning", "locks", skew, "leases follow its clock; set both by NTP")
-    else:
-        yield Finding("ok", "locks", skew)
 
 
 def _folders(place: Place) -> Iterator[Finding]:
