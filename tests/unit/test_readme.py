@@ -36,7 +36,7 @@ def test_the_board_can_be_read() -> None:
 
 
 def test_the_settings_can_be_loaded(tmp_path: Path) -> None:
-    roles, large, notify, _ = blocks("toml")
+    roles, large, notify, locks, _ = blocks("toml")
     (tmp_path / "taskyard.toml").write_text(roles)
     settings = load_settings(tmp_path, environ={})
     assert settings.budget.usd == tomllib.loads(roles)["budget"]["usd"]
@@ -44,6 +44,9 @@ def test_the_settings_can_be_loaded(tmp_path: Path) -> None:
     assert list(load_settings(tmp_path, environ={}).git.sparse) == tomllib.loads(large)["git"]["sparse"]
     (tmp_path / "taskyard.toml").write_text(notify)
     assert load_settings(tmp_path, environ={}).notify.command == ("notify-send", "Taskyard")
+    (tmp_path / "taskyard.toml").write_text(locks)
+    shared = load_settings(tmp_path, environ={}).locks
+    assert (shared.url, shared.sharing) == (tomllib.loads(locks)["locks"]["url"], True)
 
 
 def test_pictures_and_files_that_are_named_exist() -> None:

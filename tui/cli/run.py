@@ -40,7 +40,7 @@ Budget = Annotated[
 Join = Annotated[
     bool,
     typer.Option(
-        "--join", help="Work beside other runs of the board that were started so, sharing its tasks."
+        "--join", help="Work beside other runs of this board, sharing its tasks; they were started so too."
     ),
 ]
 
