@@ -37,8 +37,18 @@ async def open_run(project: Project, bus: Bus, paths: StatePaths, new_run: str) 
 
     Raises StoreError, or RunBusyError when a live process works on the board and one of the two does not share it.
     """
-    settings = project.settings
     database = await asyncio.to_thread(open_state, paths.state_db)
+    try:
+        return await _claim(project, bus, paths, new_run, database)
+    except BaseException:
+        await asyncio.to_thread(database.close)
+        raise
+
+
+async def _claim(
+    project: Project, bus: Bus, paths: StatePaths, new_run: str, database: Database
+) -> OpenedRun:
+    settings = project.settings
     journal = Journal(database, paths.archive, clock=bus.clock)
     claim = await asyncio.to_thread(
         lambda: journal.claim(project.board_path, new_run, shared=settings.locks.sharing)

@@ -7,6 +7,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AsyncExitStack
 
 from engine.assembly.models import batcher_of, load_prompts, model_client, requests_over
 from engine.assembly.opened import open_run
@@ -42,10 +43,26 @@ async def assemble(
 ) -> Parts:
     """Open the state, claim the run and build every part over it; `urgency` is for the `Lander`.
 
-    Raises UsageError or StoreError.
+    Raises UsageError or StoreError, with nothing left open.
     """
+    async with AsyncExitStack() as undo:
+        parts = await _assemble(
+            project, bus, environ, urgency, new_id or (lambda: uuid.uuid4().hex[:12]), undo
+        )
+        undo.pop_all()
+        return parts
+
+
+async def _assemble(
+    project: Project,
+    bus: Bus,
+    environ: Mapping[str, str],
+    urgency: Callable[[Collection[str], Collection[str]], Urgency],
+    make_id: Callable[[], str],
+    undo: AsyncExitStack,
+) -> Parts:
+    """Build the parts, and tell `undo` how to close what was opened so far."""
     settings, repository = project.settings, project.repository
-    make_id = new_id or (lambda: uuid.uuid4().hex[:12])
     paths = StatePaths.of(
         repository.common_dir,
         environ,
@@ -59,14 +76,19 @@ async def assemble(
     budget = Budget(settings.budget.usd, settings.budget.task_usd)
     client = model_client(settings, environ, budget, bus)
     if client is not None:
+        undo.push_async_callback(client.close)
         await check_endpoint(client, environ)
 
     opened = await open_run(project, bus, paths, make_id())
+    undo.push_async_callback(asyncio.to_thread, opened.database.close)
     run, space = opened.run, opened.space
     for view in bus.state.snapshot().tasks:
         budget.book(view.id, view.usd)
     share = await join(project, bus, run, paths) if settings.locks.sharing else None
+    if share is not None:
+        undo.push_async_callback(share.close)
     cache = await asyncio.to_thread(ResultCache, paths.cache_db, clock=bus.clock)
+    undo.push_async_callback(asyncio.to_thread, cache.close)
     lessons = await asyncio.to_thread(
         LessonStore,
         settings.lessons.file or paths.lessons,
@@ -74,6 +96,7 @@ async def assemble(
         clock=bus.clock,
         secrets=secrets_of(environ),
     )
+    undo.push_async_callback(asyncio.to_thread, lessons.close)
 
     base = bus.state.run.base or project.preflight.base
     endpoint = settings.llm.endpoint or (client.endpoint if client is not None else "")

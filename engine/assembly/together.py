@@ -36,7 +36,11 @@ async def join(project: Project, bus: Bus, run: str, paths: StatePaths) -> Share
         )
 
     store = open_locks(locks.url, paths.locks_db)
-    return await Share.join(store, await shared_name(project), figures, lease=locks.lease)
+    try:
+        return await Share.join(store, await shared_name(project), figures, lease=locks.lease)
+    except BaseException:
+        await store.close()
+        raise
 
 
 async def alone(task_id: str) -> None:

@@ -21,7 +21,7 @@ from engine.git.foreign import ForeignLandings
 from engine.git.gate import FileGate, Gate
 from engine.git.ground import Ground
 from engine.git.inspection import Inspector
-from engine.git.journey import Journey, Parts
+from engine.git.journey import Journey, Track
 from engine.git.landing_refs import LandingRefs, landed_refs
 from engine.git.names import in_space, slug
 from engine.git.registry import registering, remove_worktree
@@ -73,7 +73,7 @@ class Train:
         self._inspector = Inspector(repository, coupler.couple, tree, verify, check)
         name = in_space(slug(upstream.target), space)
         self._gate = gate or FileGate(repository.common_dir / "taskyard" / f"train-{name}.lock")
-        self._parts = Parts(
+        self._track = Track(
             repository=repository,
             upstream=upstream,
             ground=self._ground,
@@ -172,7 +172,7 @@ class Train:
         async with self._gate.hold():
             tell = on_step or (lambda stage, detail: None)
             aboard = [*cargo, *more()]
-            result = await Journey(self._parts, aboard, also or {}, tell).go()
+            result = await Journey(self._track, aboard, also or {}, tell).go()
         self.tip = result.tip or self.tip
         paths = {member.task_id: member.paths for member in aboard}
         self._landed_paths.update({item.task_id: paths[item.task_id] for item in result.landed})

@@ -215,3 +215,16 @@ BOARD_WITH_A_FAILURE = """\
 | T2 | Write the file number 2 | [ ] | | `false` |
 | T3 | Write the file number 3 | [ ] | | `test -s t3.txt` |
 """
+
+
+def test_without_the_lock_server_nothing_begins(tmp_path: Path, crews: list[Crew]) -> None:
+    crew = Crew.make(tmp_path, 1, seconds=0.1, url="redis://:hush@127.0.0.1:1/0")
+    crews.append(crew)
+    member = crew.start()
+    crew.wait()
+    said = member.err.read_text()
+    assert member.process.returncode == 2, said
+    assert "127.0.0.1:1" in said
+    assert "start it, or mend [locks] url" in said
+    assert "hush" not in said
+    assert crew.worked == []
