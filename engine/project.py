@@ -1,4 +1,7 @@
-"""Look at a project before a run: repository, board, settings and endpoint. Nothing here writes anything."""
+"""Look at a project before a run: repository, board, settings and endpoint.
+
+Nothing here writes anything, but that lock files of a git that was killed are removed: over them nothing could be told.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from engine.errors import BoardError, LLMError, PreflightError
 from engine.git.names import slug
 from engine.git.preflight import Preflight, preflight
 from engine.git.repository import Repository
+from engine.git.stale import drop_stale_locks
 from engine.git.train import landed_refs
 from engine.llm.client import ModelClient
 from engine.llm.endpoint import is_loopback
@@ -67,6 +71,7 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     """Check everything a run needs; raises UsageError with one line that says what to mend."""
     _refuse_network(settings)
     repository = await Repository.open(settings.root, environ=environ)
+    stale = await drop_stale_locks(repository)
     found = await preflight(
         repository,
         remote=settings.git.remote,
@@ -74,6 +79,9 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
         timeout=settings.git.timeout,
         sparse=settings.git.sparse,
     )
+    if stale:
+        text = f"removed lock files of a git that was killed: {', '.join(stale)}"
+        found = replace(found, notices=(*found.notices, text))
     stamp = board_stamp(settings.run.board)
     board, board_path, rows = await look_at_board(settings, repository, found)
     if not rows.tasks:
