@@ -127,14 +127,18 @@ def kill_at_next(yard: Yard, rng: random.Random) -> str | None:
 
 
 def kill_with_all(yard: Yard, rng: random.Random) -> str | None:
-    """SIGKILL for the run and for all it has started, at once: what a host that goes down leaves."""
+    """SIGKILL for the run and for all it has started, at once: what a host that goes down leaves.
+
+    What works in the remote's folder is spared: the remote is another host's.
+    """
     victim = _victim(yard, rng)
     moment = None if victim is None else _some_moment(victim[1], rng)
     if moment is None:
         return None
     for process in yard.processes():
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+        with contextlib.suppress(psutil.Error, OSError):
+            if not process.cwd().startswith(str(yard.remote)):
+                process.kill()
     for _, run in yard.at_work:
         run.kill()
     return moment
