@@ -35,6 +35,7 @@ from engine.shared_work import SharedTaskWork
 from engine.snapshot import TaskView
 from engine.work import TaskWork
 
+CANCEL_AGAIN = 0.5  # seconds
 STOP_WITHIN = 4.0
 """Seconds for the running work to end when the run is stopped; with what follows, all is over within 5 s."""
 
@@ -156,9 +157,11 @@ class Orchestrator:
             self._wake.set()
 
     async def _end_background(self) -> None:
-        for work in self._background:
-            work.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        """End it for sure: a library may swallow a cancellation that meets it at a bad moment."""
+        while going := [work for work in self._background if not work.done()]:
+            for work in going:
+                work.cancel()
+            await asyncio.wait(going, timeout=CANCEL_AGAIN)
 
     async def _begin(self) -> None:
         parts = self._parts

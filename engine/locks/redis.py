@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from engine.errors import LockStoreAwayError, SettingsError
@@ -17,6 +17,8 @@ from engine.locks.records import WAITER_SILENCE, Holder, Party, Record, Sight
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+
+T = TypeVar("T")
 
 TIMEOUT = 5.0  # seconds for one answer of the server
 GRACE = 0.5
@@ -79,39 +81,41 @@ class RedisLocks:
         return bool(await self._run(scripts.WRITE, name, token, value, _ms(KEPT)))
 
     async def read(self, name: str) -> Record | None:
-        with self._reaching():
-            return _record(await self._fields("record", name))
+        return _record(await self._ask(self._fields("record", name)))
 
     async def records(self, prefix: str) -> dict[str, Record]:
+        return await self._ask(self._find_records(prefix))
+
+    async def _find_records(self, prefix: str) -> dict[str, Record]:
         found: dict[str, Record] = {}
-        with self._reaching():
-            async for name in self._names("record", prefix):
-                record = _record(await self._fields("record", name))
-                if record is not None:
-                    found[name] = record
+        async for name in self._names("record", prefix):
+            record = _record(await self._fields("record", name))
+            if record is not None:
+                found[name] = record
         return dict(sorted(found.items()))
 
     async def holders(self, prefix: str = "") -> tuple[Holder, ...]:
+        return await self._ask(self._find_holders(prefix))
+
+    async def _find_holders(self, prefix: str) -> tuple[Holder, ...]:
         found: dict[str, Holder] = {}
-        with self._reaching():
-            now = await self._now()
-            async for name in self._names("lock", prefix):
-                kept, left = await self._fields("lock", name), await self._redis.pttl(_key("lock", name))
-                holder = _holder(name, kept, left, now)
-                if holder is not None:
-                    found[name] = holder
+        now = await self._now()
+        async for name in self._names("lock", prefix):
+            kept, left = await self._fields("lock", name), await self._redis.pttl(_key("lock", name))
+            holder = _holder(name, kept, left, now)
+            if holder is not None:
+                found[name] = holder
         return tuple(found[name] for name in sorted(found))
 
     async def look(self, names: Collection[str]) -> Mapping[str, Sight]:
         wanted = tuple(names)
-        with self._reaching():
-            asked = self._redis.pipeline(transaction=False)
-            asked.time()
-            for name in wanted:
-                asked.hgetall(_key("lock", name))
-                asked.pttl(_key("lock", name))
-                asked.hgetall(_key("record", name))
-            (seconds, micros), *rest = await asked.execute()
+        asked = self._redis.pipeline(transaction=False)
+        asked.time()
+        for name in wanted:
+            asked.hgetall(_key("lock", name))
+            asked.pttl(_key("lock", name))
+            asked.hgetall(_key("record", name))
+        (seconds, micros), *rest = await self._ask(asked.execute())
         now = float(seconds) + float(micros) / 1e6
         return {
             name: Sight(_holder(name, kept, left, now), _record(record))
@@ -146,14 +150,20 @@ class RedisLocks:
 
     async def _run(self, script: str, name: str, *args: str | int | bytes) -> Any:
         """Run the script on the server; it keeps it, so that only its digest travels the next time."""
+        keys = [_key(kind, name) for kind in KINDS]
+        return await self._ask(self._redis.register_script(script)(keys=keys, args=list(args)))
+
+    async def _ask(self, question: Awaitable[T]) -> T:
+        """Wait for the answer; who is cancelled meanwhile waits no longer, whatever becomes of the question.
+
+        The client may swallow a cancellation while it connects, and what is under way may yet be granted: a release
+        that follows must come behind it.
+        """
         with self._reaching():
-            keys = [_key(kind, name) for kind in KINDS]
-            asked = asyncio.ensure_future(self._redis.register_script(script)(keys=keys, args=list(args)))
+            asked = asyncio.ensure_future(question)
             try:
                 return await asyncio.shield(asked)
             except asyncio.CancelledError:
-                # The client may swallow a cancellation while it connects, and what is under way may yet be granted: a
-                # release that follows must come behind it.
                 await asyncio.wait({asked}, timeout=GRACE)
                 asked.add_done_callback(lambda done: done.cancelled() or done.exception())
                 raise

@@ -283,3 +283,26 @@ async def test_a_file_that_cannot_be_made_is_said_clearly(tmp_path: Path) -> Non
     with pytest.raises(LockStoreAwayError, match=r"locks\.db cannot be used"):
         await store.holders()
     await store.close()
+
+
+@pytest.mark.parametrize("ask", ["look", "holders", "records", "read"])
+async def test_who_is_cancelled_waits_no_longer_for_a_server_that_says_nothing(ask: str) -> None:
+    """A client that swallowed it while it connects would leave a run that has ended waiting for ever."""
+    connected = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    store = RedisLocks(f"redis://127.0.0.1:{port}/0", timeout=30.0)
+    asked = asyncio.ensure_future(getattr(store, ask)(["a"] if ask == "look" else "a"))
+    await connected.wait()
+    asked.cancel()
+    done, _ = await asyncio.wait({asked}, timeout=10.0)
+    assert done
+    assert asked.cancelled()
+    await store.close()
+    server.close()
