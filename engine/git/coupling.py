@@ -50,12 +50,13 @@ class Coupled(msgspec.Struct, frozen=True):
 
 
 class Coupler:
-    """Builds chains. `run` is the id of the run, for the trailers; `ref` keeps the last chain reachable."""
+    """Builds chains. `run` and `board` (a path) are for the trailers; `ref` keeps the last chain reachable."""
 
-    def __init__(self, repository: Repository, combiner: Combiner, run: str, ref: str) -> None:
+    def __init__(self, repository: Repository, combiner: Combiner, *, run: str, board: str, ref: str) -> None:
         self._repository = repository
         self._combiner = combiner
         self._run = run
+        self._board = board
         self._ref = ref
 
     async def couple(self, chain: Chain, cargo: Sequence[Cargo]) -> Coupled:
@@ -92,7 +93,9 @@ class Coupler:
 
     def _message(self, member: Cargo) -> str:
         title = " ".join(f"Land {member.task_id}: {member.scope}".split())[:200]
-        return with_trailers(title, {"Taskyard-Task": member.task_id, "Taskyard-Run": self._run})
+        # Two boards of a repository may land on one branch, with the same ids.
+        trailers = {"Taskyard-Task": member.task_id, "Taskyard-Run": self._run, "Taskyard-Board": self._board}
+        return with_trailers(title, trailers)
 
     async def _clashing(
         self, member: Cargo, paths: tuple[str, ...], links: Sequence[Link], onto: str

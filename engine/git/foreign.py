@@ -12,14 +12,17 @@ from collections.abc import Collection
 
 from engine.git.repository import Repository
 
-_FORMAT = "--format=%P%x00%(trailers:key=Taskyard-Task,valueonly,separator=%x01)"
+_FORMAT = "--format=%P%x00" + "%x00".join(
+    f"%(trailers:key={key},valueonly,separator=%x01)" for key in ("Taskyard-Task", "Taskyard-Board")
+)
 
 
 class ForeignLandings:
-    """Follows the target of one repository."""
+    """Follows the target of one repository, for the tasks of one `board` (its path)."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, board: str) -> None:
         self._repository = repository
+        self._board = board
         self._seen: str | None = None
         self._commits: dict[str, str] = {}
 
@@ -44,8 +47,8 @@ class ForeignLandings:
             "log", "--first-parent", "--merges", "--reverse", _FORMAT, upstream, *beyond
         )
         for line in log.stdout.splitlines():
-            parents, task = line.split("\0")
-            if task:
+            parents, task, board = line.split("\0")
+            if task and board == self._board:
                 self._commits[task] = parents.split(" ")[1]
         self._seen = upstream
 

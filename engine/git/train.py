@@ -68,8 +68,8 @@ class Train:
         self._refs = LandingRefs(repository, upstream.target, space)
         self._ground = Ground(repository, combiner, board_file, base=base, run=run, target=upstream.target)
         self._space = space
-        self._foreign = ForeignLandings(repository)
-        coupler = Coupler(repository, combiner, run, self._refs.current)
+        self._foreign = ForeignLandings(repository, board)
+        coupler = Coupler(repository, combiner, run=run, board=board, ref=self._refs.current)
         self._inspector = Inspector(repository, coupler.couple, tree, verify, check)
         name = in_space(slug(upstream.target), space)
         self._gate = gate or FileGate(repository.common_dir / "taskyard" / f"train-{name}.lock")

@@ -668,3 +668,17 @@ async def test_what_another_run_has_landed_meanwhile_is_not_landed_twice(yard: O
     again = await here.cargo("T1", {"one.txt": "again\n"})
     assert landed(await here.land(again)) == ["T1"]
     assert here.at_remote("one.txt") == "again"
+
+
+async def test_another_board_with_the_same_ids_may_land_on_the_same_branch(
+    yard: Open, tmp_path: Path
+) -> None:
+    here = await yard(1)
+    ours = await here.cargo("T1", {"one.txt": "ours\n"})
+    other = here.new_train(run="r2", board="docs/board.md", tree=tmp_path / "other" / "_train")
+    await other.start()
+    theirs = replace(await here.cargo("T1b", {"two.txt": "theirs\n"}), task_id="T1")
+    assert landed(await other.land([theirs])) == ["T1"]
+    result = await here.land(ours)
+    assert [item.commit for item in result.landed] == [ours.commit]
+    assert (here.at_remote("one.txt"), here.at_remote("two.txt")) == ("ours", "theirs")
