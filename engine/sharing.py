@@ -100,6 +100,7 @@ class Share:
 
         `board` names the board alike on all hosts. Raises LockStoreAwayError.
         """
+        await store.look([])  # Whoever is away at the start is told of at once.
         async with DistributedLock(store, lock_name("session", board), lease=lease, wait=JOIN_WITHIN):
             there = await _members_of(store, board)
             session = there[0].session if there else uuid.uuid4().hex

@@ -225,7 +225,7 @@ class ProgressLines:
             if view.state is TaskState.FAILED or (
                 view.state is TaskState.CANCELLED and end.status != "interrupted"
             ):
-                yield f"  {view.state.value:<9}{one_line(view.id)}  {one_line(view.problem)}".rstrip()
+                yield f"  {view.state.value:<8} {one_line(view.id)}  {one_line(view.problem)}".rstrip()
 
         for text in self._rows_not_run():
             yield f"  not run  {one_line(text)}"

@@ -146,6 +146,13 @@ class Budget:
         self._spent[task_id] += usd
         self._wake()
 
+    def require_some_left(self, task_id: str) -> None:
+        """Refuse work whose cost nobody can say before, once the budget of the task or of the run is used up.
+
+        Raises BudgetReachedError.
+        """
+        self._refuse_hopeless(task_id, 2 * _EPSILON)
+
     def _refuse_hopeless(self, task_id: str, usd: float) -> None:
         task_spent = self.task_spent(task_id)
         if not _fits(task_spent + usd, self.task_usd):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from engine import events as ev
 from engine.activities import Attempt
+from engine.errors import BudgetReachedError
 from engine.llm.budget import Budget
 from engine.local.attempts import Attempts
 from engine.local.context import RunContext
@@ -35,8 +36,9 @@ class Agents:
     async def run(
         self, role: Role, stage: Stage, attempt: Attempt, plan: Plan, diff: str = ""
     ) -> AgentReport:
-        """Run the role's command to its end. Raises StageFailedError; see `run_agent`."""
+        """Run the role's command to its end. Raises StageFailedError (see `run_agent`) or BudgetReachedError."""
         context, task_id = self._context, attempt.task.id
+        self._require_budget(task_id)
         settings = role_settings(context.settings.roles, role)
         await self._attempts.worktree(attempt)
         await self._attempts.workspace(attempt).bring(*plan.files)
@@ -68,3 +70,20 @@ class Agents:
                 )
             )
         return said
+
+    def _require_budget(self, task_id: str) -> None:
+        """Begin no turn once the budget is used up: what a turn costs is known only when it has ended."""
+        try:
+            self._budget.require_some_left(task_id)
+        except BudgetReachedError as error:
+            self._context.bus.emit(
+                ev.BudgetReached(
+                    at=self._context.now(),
+                    scope=error.scope,
+                    task=task_id,
+                    limit_usd=error.limit_usd,
+                    spent_usd=error.spent_usd,
+                    next_usd=error.next_usd,
+                )
+            )
+            raise

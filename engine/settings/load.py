@@ -144,6 +144,8 @@ def _read(kind: Kind, value: object, what: str, *, text: bool) -> object:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, str):
+        value = re.sub(r"//[^/]*@", "//…@", value)  # a password in an address
     text = (
         f'"{value}"'
         if isinstance(value, str)

@@ -27,7 +27,8 @@ _STARTER = """\
 # model = "claude-sonnet-5-5"
 #
 # kind = "command"
-# command = ["claude", "-p", "--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits"]
+# command = ["claude", "-p", "--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits",
+#            "--allowedTools", "Bash"]
 # env = ["ANTHROPIC_API_KEY"]  # secrets that it may see (default: none)
 # timeout = "30m"              # of one whole turn
 # idle_timeout = "5m"          # without a word of output

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated
+from urllib.parse import urlsplit
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -121,9 +122,11 @@ def _thinking(value: object) -> str | int:
 
 
 def _redis(value: object) -> str:
-    if not re.match(r"(rediss?|unix)://.", _text(value)):
-        raise ValueError(value)
-    return _text(value)
+    parts = urlsplit(_text(value))
+    _ = parts.port  # ValueError when it is none
+    if (parts.scheme == "unix" and parts.path) or (parts.scheme in ("redis", "rediss") and parts.hostname):
+        return _text(value)
+    raise ValueError(value)
 
 
 _DURATION = 'such as "30s", "10m" or "1h 30m"'

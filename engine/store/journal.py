@@ -215,11 +215,15 @@ class Journal:
         for row in alive:
             others = _is(connection, row.number, "shared")
             if not (shared and others):
-                raise RunBusyError(
-                    f"process {row.owner.pid} on {row.owner.host} is working on {board} (run {row.run})",
-                    "look on with: taskyard watch"
-                    + ("; work beside it with: taskyard run --join" if others else ""),
-                )
+                whose = f"process {row.owner.pid} on {row.owner.host} is working on {board} (run {row.run})"
+                if others:
+                    hint = "look on with: taskyard watch; work beside it with: taskyard run --join"
+                elif shared:
+                    whose += ", and was not started with --join"
+                    hint = "end it and start both with: taskyard run --join; or look on with: taskyard watch"
+                else:
+                    hint = "look on with: taskyard watch"
+                raise RunBusyError(whose, hint)
         dead = [row for row in unfinished if row not in alive]
         if not dead:
             made = _insert_run(connection, new_run, board, self._owner, now)

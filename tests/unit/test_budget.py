@@ -109,3 +109,20 @@ async def test_no_interleaving_of_calls_passes_a_limit() -> None:
     assert refused > 0
     assert budget.spent > 1.7  # it was used, not merely kept shut
     assert budget.reserved == 0.0
+
+
+def test_work_without_a_price_begins_only_while_something_is_left() -> None:
+    """An agent command tells its cost afterwards; once the limit is reached no further turn begins."""
+    budget = Budget(2.5, 2.0)
+    for _ in range(2):
+        budget.require_some_left("T1")
+        budget.book("T1", 1.0)
+    with pytest.raises(BudgetReachedError) as of_the_task:
+        budget.require_some_left("T1")
+    assert of_the_task.value.scope == "task"
+    budget.require_some_left("T2")
+    budget.spent_elsewhere(0.5)
+    with pytest.raises(BudgetReachedError) as of_the_run:
+        budget.require_some_left("T2")
+    assert (of_the_run.value.scope, of_the_run.value.spent_usd) == ("run", 2.5)
+    Budget().require_some_left("T1")

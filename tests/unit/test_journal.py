@@ -474,4 +474,7 @@ def test_runs_share_a_board_only_when_all_of_them_do(database: Database, tmp_pat
     one.claim("other.md", "r3")
     with pytest.raises(RunBusyError) as busy:
         two.claim("other.md", "r4", shared=True)
-    assert "--join" not in str(busy.value)
+    assert "was not started with --join" in str(busy.value)
+    with pytest.raises(RunBusyError) as alone:
+        two.claim("other.md", "r4")
+    assert "--join" not in str(alone.value)
