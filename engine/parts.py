@@ -123,6 +123,9 @@ class Parts:
 
     async def clear_up_after_the_dead(self, board: str) -> None:
         """End the runs that others of this host left when they died, now that their tasks have landed."""
+        if self.space:
+            # What this run made of tasks that others have landed.
+            await self.worktrees.supersede_all()
         for run in await asyncio.to_thread(self.journal.abandon, board):
             await asyncio.to_thread(end_strays, run)
             await self.worktrees.in_space(run).supersede_all()
