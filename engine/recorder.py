@@ -102,7 +102,8 @@ async def _until(written: Future[int]) -> None:
 class HistoryRecorder:
     """Keeps each execution of a task in the history: from its first attempt as running, at its end with all it took.
 
-    An execution that an interrupted run left open is gone on with by the run that takes it up.
+    An execution that an interrupted run left open is gone on with by the run that takes it up. A task that another
+    orchestrator landed is kept by that one; what was begun here is ended all the same.
     """
 
     def __init__(
@@ -148,6 +149,8 @@ class HistoryRecorder:
         if view is None or view.ended is None:
             return
         id = self._open.pop(view.id, None)
+        if id is None and isinstance(event, ev.TaskLanded) and event.by:
+            return
         if id is None:  # It ended before any attempt: cancelled while it waited, or found landed.
             started = view.started if view.started is not None else event.at
             entry = TaskHistory(

@@ -311,6 +311,20 @@ async def test_what_a_run_leaves_open_is_ended_once_nobody_takes_it_up(tmp_path:
         assert not pruner.by_status(TaskState.RUNNING)
 
 
+async def test_what_another_orchestrator_landed_is_in_the_history_only_if_it_was_begun_here(
+    tmp_path: Path,
+) -> None:
+    with run_in(tmp_path) as (bus, _, database):
+        pruner, _ = historian(database, bus, tmp_path)
+        await bus.commit(started())
+        await bus.commit(begun(2.0))
+        for task in ("A-1", "B-2"):
+            await bus.commit(ev.TaskLanded(at=9.0, task=task, commit="c" * 40, train=0, by="h, pid 2"))
+        database.flush()
+        entries = pruner.recent(10)
+    assert [(entry.task, entry.status, entry.ended) for entry in entries] == [("A-1", TaskState.LANDED, 9.0)]
+
+
 async def test_an_ended_task_is_in_the_history_with_what_it_used(tmp_path: Path) -> None:
     with run_in(tmp_path) as (bus, _, database):
         pruner, recorder = historian(database, bus, tmp_path)
