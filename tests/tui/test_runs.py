@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from engine import events as ev
 from engine.model import TaskState
 from engine.store.journal import Journal
@@ -51,6 +53,29 @@ async def test_the_history_lists_the_runs_and_how_each_stands(tmp_path: Path) ->
         ]
         assert [row[5:7] for row in rows] == [["00:00", "5/24"], ["04:50", "18/24"], ["05:30", "23/24"]]
         assert "r-middle  pid 4242 on elsewhere" in shown(app, "RunList")
+
+
+async def test_a_run_is_counted_anew_once_it_has_ended_and_as_its_end_tells(tmp_path: Path) -> None:
+    past.record(tmp_path, "r-now", started=BEGIN - 95, seconds=95, owner=Owner.of_this_process())
+    source = moments.running()
+    source.lookups = past.lookups(tmp_path)
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("5", "plus")
+        runs = await listed(app, 1)
+        assert shown(app, "RunList").split()[:1] == ["▶"]
+        end = replace(sample_run.finished(BEGIN - 5, landed=24, failed=0, status="landed"), duration_s=61.0)
+        database = open_state(tmp_path / "state.db")
+        journal = Journal(database, tmp_path / "archive", clock=lambda: BEGIN)
+        journal.append("r-now", [end], durable=True).result()
+        journal.end_run("r-now", BEGIN, "landed").result()
+        database.close()
+        runs.on_focus()
+        await until(lambda: "24/24" in shown(app, "RunList"))
+        row = shown(app, "RunList").split()
+    assert row[:2] == ["✓", "landed"]
+    assert "01:01" in row
 
 
 async def test_a_past_run_plays_over_the_live_one_which_goes_on_behind_it(tmp_path: Path) -> None:

@@ -44,10 +44,15 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many of a run's tasks have landed."""
+    """How many of a run's tasks have landed.
+
+    `idle` counts the seconds between its processes; `seconds`, once it has finished, those that they worked.
+    """
 
     landed: int
     total: int
+    idle: float = 0.0
+    seconds: float | None = None
 
 
 class Runs:
@@ -73,7 +78,10 @@ class Runs:
         while page := reader.poll(run, after):
             state.apply_all(event for _, event in page)
             after = page[-1][0]
-        return Progress(state.count(TaskState.LANDED), len(state.tasks))
+        idle = state.run.idle
+        if (end := state.run.finished) is not None:
+            return Progress(end.landed, end.total, idle, end.duration_s)
+        return Progress(state.count(TaskState.LANDED), len(state.tasks), idle)
 
     def events(self, run: str) -> tuple[Event, ...]:
         """All that happened in a run so far."""

@@ -41,6 +41,7 @@ class RunList(PickList):
         self._listing = Listing(0.0, ())
         self._keys_of: tuple[str, ...] = ()
         self._progress: Mapping[str, Progress] = {}
+        self._final: frozenset[tuple[str, float]] = frozenset()  # runs measured after their end, and that end
         self._problem = ""
         self._shown = ""
         self._read_at = float("-inf")
@@ -84,12 +85,16 @@ class RunList(PickList):
         """Find out how far the runs in sight are."""
         for row in self.in_sight:
             run = self._listing.runs[row]
-            if run.run in self._progress and run.state != "running":
+            measured = (run.run, run.until)
+            if measured in self._final:
                 continue
             try:
                 progress = await self._lookups.run_progress(run.run)
             except TaskyardError:
                 continue  # its events are gone or damaged; the row stays, without its count
+            if run.state != "running":
+                # What was counted while it ran is not how it ended; and a later process may take it up again.
+                self._final |= {measured}
             if self._progress.get(run.run) != progress:
                 self._progress = {**self._progress, run.run: progress}
                 self._draw()
@@ -160,14 +165,16 @@ def run_line(
     With `process` it says whose run it is, else under which id it is kept.
     """
     glyph, word, tone = _LOOKS[run.state]
-    until = now if run.state == "running" else run.until
+    took = (now if run.state == "running" else run.until) - run.started
+    if progress is not None:
+        took = progress.seconds if progress.seconds is not None else took - progress.idle
     far = f"{progress.landed:,}/{progress.total:,}" if progress is not None else ""
     owner = f"pid {run.pid} on {safe_text(run.host, 40)}"
     spans: Line = (
         ("›" if here else " ", "accent strong"),
         (f"{glyph} {word:<8}", tone),
         (fit(f"{ago(max(0.0, now - run.started))} ago", 11, right=True), "text"),
-        (fit(duration(max(0.0, until - run.started)), 9 if width >= 42 else 0, right=True), "muted"),
+        (fit(duration(max(0.0, took)), 9 if width >= 42 else 0, right=True), "muted"),
         (fit(far, 9, right=True), "text"),
     )
     if width >= 60:
