@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
 from engine import events as ev
+from engine.errors import HaltedError
 from engine.model import TaskState
 from engine.snapshot import Snapshot
 from engine.state import RunState
@@ -199,12 +200,16 @@ class ProgressLines:
 
     def _summary(self, end: ev.RunFinished) -> Iterator[str]:
         yield ""
+        halted = end.status == "interrupted" and end.exit_status == HaltedError.exit_status
+        goes_on = "the same command goes on from here" if self._kept else ""
         word = {
             "landed": "all landed",
             "failed": "ended",
             "budget": "stopped at the budget",
-            "interrupted": "interrupted" + ("; the same command goes on from here" if self._kept else ""),
+            "interrupted": "stopped" if halted else "interrupted",
         }[end.status]
+        if end.status == "interrupted" and goes_on:
+            word += f": mend that, and {goes_on}" if halted else f"; {goes_on}"
         parts = [f"{end.landed} of {end.total} landed"]
         parts += [
             f"{number} {name}"

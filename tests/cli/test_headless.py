@@ -17,7 +17,7 @@ from engine.figures import PeerFigures
 from engine.model import BoardStatus, Task
 from engine.rows import BoardChange, EditKind, RowEdit
 from engine.state import RunState
-from tests.samples import START, short_run
+from tests.samples import START, finished, short_run
 from tui.headless import EventPrinter, ProgressLines
 from tui.plain import ago, count, duration, money, one_line, size, table, thousands
 
@@ -54,6 +54,20 @@ def test_each_fact_worth_a_line_gets_one() -> None:
         "  cost     $1.00, $0.50 saved by caches and batches",
         "  failed   T3  no change was made (attempt 2 of 2)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "kept", "words"),
+    [
+        (130, True, "interrupted; the same command goes on from here"),
+        (130, False, "interrupted"),
+        (2, True, "stopped: mend that, and the same command goes on from here"),
+        (2, False, "stopped"),
+    ],
+)
+def test_a_run_that_stopped_says_how_it_goes_on(exit_status: int, kept: bool, words: str) -> None:
+    end = finished(at=START, status="interrupted", exit_status=exit_status, total=3, landed=2)
+    assert list(ProgressLines(kept=kept).of(end))[1] == f"{words}: 2 of 3 landed, in 00:00"
 
 
 def test_others_on_the_board_are_told() -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from engine.model import TaskState
-from tests.tui import moments
+from engine.snapshot import RunView, Snapshot
+from tests.tui import moments, sample_run
 from tui.format import dollars, fit, safe_lines, safe_text
 from tui.frame import Frame
 from tui.line import bar, cut_line, hard_wrapped, plain, sparkline, spread, text, width, wrapped
 from tui.plain import money
 from tui.source import RecordedSource
-from tui.widgets.header import header_line
+from tui.source.protocol import Health
+from tui.widgets.header import header_line, health_of
 
 _NASTY = st.text(
     alphabet=st.one_of(
@@ -116,6 +120,21 @@ def test_small_sums_are_not_nothing() -> None:
 def test_a_sum_below_nothing_has_its_minus_and_nothing_has_none() -> None:
     assert [dollars(usd) for usd in (-0.0, -0.0008, -0.02, -3.0)] == ["$0.00", "$0.00", "−$0.02", "−$3.00"]
     assert [money(usd) for usd in (-0.0, -0.00001, -0.0008, -3.0)] == ["$0.00", "$0.00", "−$0.0008", "−$3.00"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"failed": 1, "landed": 23}, "finished, some failed"),
+        ({"failed": 0, "landed": 23}, "finished, some not landed"),
+        ({"failed": 0, "landed": 24}, "finished, not all could run"),
+        ({"status": "interrupted", "exit_status": 130}, "interrupted"),
+        ({"status": "interrupted", "exit_status": 2}, "stopped"),
+    ],
+)
+def test_the_header_says_how_a_run_ended(changes: dict[str, Any], words: str) -> None:
+    snapshot = Snapshot(run=RunView(started=1.0, finished=sample_run.finished(2.0, **changes)))
+    assert plain(health_of(Frame(snapshot, 3.0, Health(), "LIVE"))) == f"■ {words}"
 
 
 @given(st.integers(min_value=38, max_value=200), st.sampled_from(sorted(moments.MOMENTS)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from engine.errors import HaltedError
+from engine.events import RunFinished
 from engine.model import TaskState
 from tui.estimates import throughput, time_to_go
 from tui.format import dollars, safe_text
@@ -34,7 +36,7 @@ def health_of(frame: Frame) -> Line:
     if run.finished is not None:
         ended = run.finished
         tone = "good" if ended.status == "landed" else "warn"
-        return ((f"■ {_ENDS[ended.status]}", tone),)
+        return ((f"■ {_end_of(ended)}", tone),)
     if health.text:
         # A long word on the source's health stands in the banner.
         return ((f"◌ {safe_text(health.text)}" if len(health.text) < 16 else "◌ waiting", "warn"),)
@@ -59,12 +61,21 @@ def health_of(frame: Frame) -> Line:
     return (("● ok", "good"),)
 
 
-_ENDS = {
-    "landed": "all landed",
-    "failed": "finished, some failed",
-    "budget": "budget reached",
-    "interrupted": "interrupted",
-}
+def _end_of(ended: RunFinished) -> str:
+    match ended.status:
+        case "landed":
+            return "all landed"
+        case "failed":
+            if ended.failed:
+                return "finished, some failed"
+            # Nothing failed: tasks were cancelled or wait for one that was, or rows of the board could not run.
+            return (
+                "finished, some not landed" if ended.landed < ended.total else "finished, not all could run"
+            )
+        case "budget":
+            return "budget reached"
+        case "interrupted":
+            return "stopped" if ended.exit_status == HaltedError.exit_status else "interrupted"
 
 
 def landed_of(frame: Frame) -> Line:
