@@ -174,7 +174,13 @@ class DashboardApp(App[int]):
             return True
         if new.dismissed != old.dismissed or new.health.alive != old.health.alive or new.tape != old.tape:
             return True
-        return int(new.now) != int(old.now) and (new.moving or new.tape is not None)
+        if new.moving or new.tape is not None:
+            step = 1
+        elif new.snapshot.run.finished is not None:
+            step = 1 if new.now - new.snapshot.at < 60 else 60  # how long ago its last things were
+        else:
+            return False
+        return int(new.now / step) != int(old.now / step)
 
     def show_frame(self) -> None:
         """Show the newest frame on every screen that can be seen."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.figures import QueueFigures, TrainView
 from engine.snapshot import RunView, Snapshot, Totals
+from tests import samples
 from tui.frame import Frame
 from tui.panels.batches import batch_lines, pushes_of
 from tui.source.protocol import Health
@@ -40,3 +41,10 @@ def test_pushes_of_the_boards_new_states_are_none_that_tasks_took() -> None:
     totals = Totals(trains=1, pushes=2, marks=1, landed=5)
     assert pushes_of(Snapshot(run=run, totals=totals)) == "1 push for 5 tasks, 4 saved"
     assert pushes_of(Snapshot(run=run, totals=Totals(pushes=1, marks=1))) == "nothing landed yet"
+
+
+def test_a_train_grows_older_after_the_run_has_ended() -> None:
+    train = TrainView(4, "landed", ("T1",), NOW - 90.0, ended_at=NOW - 80.0, landed=1)
+    run = RunView(started=1.0, finished=samples.finished(at=NOW - 79.0))
+    line = shown(Snapshot(at=NOW - 79.0, run=run, trains=(train,)))[-1]
+    assert "✓ 1 landed  1 min ago" in line

@@ -120,7 +120,8 @@ def _train_line(train: TrainView, frame: Frame) -> Line:
 
 def _past_train_line(train: TrainView, frame: Frame, *, full: bool) -> Line:
     ended = train.ended_at or frame.until
-    when = f"{ago(max(0.0, frame.until - ended))} ago"
+    now = frame.now if frame.snapshot.run.finished is not None else frame.until
+    when = f"{ago(max(0.0, now - ended))} ago"
     spans = [("      ", "text"), (f"train {train.number} ", "muted")]
     if train.stage == "failed":
         return (*spans, ("✗ ", "bad"), (safe_text(train.detail or "failed"), "bad"))
