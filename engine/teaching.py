@@ -71,9 +71,14 @@ class Teaching:
         await self._record(view.task, view.plan or Plan(), Stage.LAND, kind, message, paths)
 
     async def resolve(self, view: TaskView, change: Change) -> None:
-        """Fill in what helped: what the change that landed says of itself."""
+        """Fill in what helped: what the change that landed says of itself.
+
+        One that only repeats what was to be done says nothing of how, and its lessons stay open.
+        """
+        if view.task.scope.strip().startswith(change.summary.removesuffix("…")):
+            return
         for lesson in view.learned:
-            await asyncio.to_thread(self._lessons.resolve, lesson, change.summary or view.task.scope)
+            await asyncio.to_thread(self._lessons.resolve, lesson, change.summary)
             self._bus.emit(ev.LessonResolved(at=self._bus.clock(), task=view.id, lesson=lesson))
 
     async def _record(

@@ -248,7 +248,9 @@ def _lesson_recorded(state: Facts, e: ev.LessonRecorded) -> None:
     if view is not None and e.lesson not in view.learned:
         state.change(e.task, learned=(*view.learned, e.lesson))
     note = LessonNote(e.at, e.task, e.lesson, e.text, e.times_seen)
-    state.lesson_notes = (*state.lesson_notes, note)[-MAX_LESSONS:]
+    # One lesson is one note, the newest: tasks that fail by the same are told in its count.
+    others = tuple(other for other in state.lesson_notes if other.lesson != e.lesson)
+    state.lesson_notes = (*others, note)[-MAX_LESSONS:]
 
 
 def _lesson_resolved(state: Facts, e: ev.LessonResolved) -> None:

@@ -53,6 +53,21 @@ def test_the_parts_of_a_fingerprint_are_framed() -> None:
     assert len(fingerprint("", "", "", "")) == 16
 
 
+def test_failed_checks_are_told_apart_by_their_command() -> None:
+    def of(command: str, status: int = 1, kind: str = "check_failed") -> str:
+        message = f"The verification did not pass.\n\n`{command}` ended with status {status}."
+        return fingerprint("task", "verify", kind, message)
+
+    assert of("grep -q snow T2.txt") != of("false")
+    assert of("grep -q snow T2.txt") != of("grep -q snow T3.txt")
+    assert of("test `cat a` = 1") != of("test `cat b` = 1")
+    assert of("false", 1) == of("false", 2)
+    assert of("true", kind="crash") == of("false", kind="crash")
+    assert pattern_of("It did not pass.\n\n`grep -q snow T2.txt` ended with status 1.") == (
+        "`grep -q snow T2.txt` ended with status <n>."
+    )
+
+
 def test_a_huge_message_is_known_by_its_start_and_end_at_once() -> None:
     huge = "start " + "/a" * 500_000 + "'" * 100_000 + " end"
     assert normalised(huge).startswith("start")

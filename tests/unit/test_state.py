@@ -133,6 +133,7 @@ def consistent(snapshot: Snapshot) -> None:
         assert time.squares >= 0
     assert len(snapshot.notices) <= facts.MAX_NOTICES
     assert len(snapshot.lesson_notes) <= tasks.MAX_LESSONS
+    assert len({note.lesson for note in snapshot.lesson_notes}) == len(snapshot.lesson_notes)
     assert len(snapshot.landings) <= tasks.MAX_LANDINGS
     assert sum(isinstance(b, ev.BatchCreating) for b in snapshot.open_batches) <= calls.MAX_UNANSWERED
     assert snapshot.prompt_hit_rate is None or 0 <= snapshot.prompt_hit_rate <= 1

@@ -111,6 +111,17 @@ async def test_a_failed_stage_is_found_by_the_next_task_of_its_kind(store: Lesso
     assert given[0].text.endswith("What helped: Use Decimal")
 
 
+@pytest.mark.parametrize("summary", ["", TAX.scope, "Round the tax…"])
+async def test_what_was_to_be_done_is_not_what_helped(store: LessonStore, summary: str) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    failure = StageFailedError("exit 1", failure_type="check_failed", feedback="`false` ended with status 1.")
+    await teaching.learn(TAX, Plan(), Stage.VERIFY, failure)
+    await teaching.resolve(bus.state.view("T1"), Change("1" * 40, "0" * 40, summary=summary))
+    assert only(store).resolution == ""
+    assert not bus.state.snapshot().lesson_notes[0].resolved
+
+
 @pytest.mark.parametrize("max_tokens", [100, 250, 10_000])
 async def test_what_a_prompt_is_given_keeps_to_its_tokens(store: LessonStore, max_tokens: int) -> None:
     for number in range(20):

@@ -6,6 +6,9 @@
 Numbers, addresses, hashes, dates, paths (but not their last part) and what stands in quotes become placeholders;
 colours, case and spacing do not count. The id of a lesson is made of its fingerprint, so that two orchestrators that
 meet the same failure at the same moment write about one lesson without a word between them.
+
+Of a failed check the command counts as it stands: `false` and `grep -q snow T2.txt` both fail without a word, and what
+helped with one is of no use for the other.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ _CHANCE = re.compile(
     re.VERBOSE,
 )
 _SPACE = re.compile(r"\s+")
+_CHECK = re.compile(r"`([^\n]+)` ended with status\b")
+"""The command in the report of a failed check; it may hold backticks itself."""
 
 
 def normalised(message: str) -> str:
@@ -43,7 +48,9 @@ def normalised(message: str) -> str:
 def fingerprint(task_type: str, activity_type: str, failure_type: str, message: str) -> str:
     """16 hexadecimal digits that are the same for all sightings of one failure."""
     # Lengths frame the parts: ("ab", "c") and ("a", "bc") are different failures.
-    parts = (task_type, activity_type, failure_type, normalised(message))
+    parts = [task_type, activity_type, failure_type, normalised(message)]
+    if failure_type == "check_failed" and (ran := _CHECK.search(message)):
+        parts.append(ran[1])
     framed = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -52,6 +59,8 @@ def pattern_of(message: str, limit: int = 120) -> str:
     """A readable pattern for a message: its last line that says something, normalised."""
     for line in reversed(message[-CONSIDERED:].splitlines()):
         found = normalised(line)
+        if ran := _CHECK.search(line):
+            found = f"`{ran[1]}` {normalised(line[ran.end(1) + 1 :])}"
         if any(c.isalpha() for c in found.replace("<n>", "")):
             return found[:limit]
     return ""
