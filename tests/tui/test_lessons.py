@@ -116,6 +116,20 @@ async def test_what_this_run_learned_opens_too_or_says_why_not(tmp_path: Path) -
         assert isinstance(app.screen, MainScreen)
 
 
+async def test_a_lesson_opens_as_it_is_now_and_not_as_it_was_found(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("4", *"bankers", "enter")
+        hits = app.screen.query_one(LessonsPanel).hits
+        await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+        with LessonStore(tmp_path / "lessons.jsonl", tmp_path / "lessons.db") as other:
+            other.resolve(hits.entries[0].id, "half to even")
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, LessonScreen) and shown(app, "LineView") != "")
+        assert shown(app, "LineView").splitlines()[:2] == ["What helped", "  half to even"]
+
+
 async def test_hits_say_how_many_more_there_are(tmp_path: Path) -> None:
     with LessonStore(tmp_path / "lessons.jsonl", tmp_path / "lessons.db") as store:
         for number in range(60):

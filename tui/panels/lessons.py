@@ -137,12 +137,13 @@ class LessonsPanel(Panel):
         from engine.store.lessons.ranking import Hit
 
         hit = next((hit for hit in self._found.hits if hit.lesson.id == id_), None) if self._found else None
-        if hit is None:
-            try:
-                lesson = await self._lookups.lesson(id_)
-            except TaskyardError as error:
-                self.notify(str(error), severity="error", markup=False)
-                return
+        try:
+            lesson = await self._lookups.lesson(id_)
+        except TaskyardError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return
+        # It may have been seen again, or resolved, since it was found: then what was marked stands elsewhere.
+        if hit is None or (lesson is not None and lesson != hit.lesson):
             if lesson is None:
                 told = next((note.text for note in self._notes if note.lesson == id_), "")
                 self.notify(
