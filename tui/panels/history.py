@@ -52,7 +52,7 @@ class HistoryPanel(Panel):
         view.show([cut_line(line, width) for line in lines])
         runs = self.query_one(RunList)
         runs.follow(frame.snapshot.run.run)
-        self.head("", "enter plays a run again" if runs.runs else "")
+        self.head("", "enter plays a run again" if self._lookups.has_runs else "")
 
     def focus_inside(self) -> None:
         """Let keys go to the runs."""
