@@ -30,7 +30,7 @@ demo: $(READY)
 	@$(BIN)/taskyard demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 soak: $(READY)
 	$(BIN)/python -m tests.faults --faults 500
