@@ -160,8 +160,6 @@ class RunBusyError(StoreError):
 class LockStoreAwayError(StoreError):
     """The place where the locks are kept (a file, or a Redis server) does not answer."""
 
-    exit_status = 2
-
 
 class LockBusyError(TaskyardError):
     """Others held the lock for as long as we wanted to wait."""

@@ -6,6 +6,7 @@ import os
 import socket
 
 from engine.bus import Bus
+from engine.errors import LockStoreAwayError, PreflightError
 from engine.figures import PeerFigures
 from engine.locks import open_locks
 from engine.paths import StatePaths
@@ -14,7 +15,7 @@ from engine.sharing import Share
 
 
 async def join(project: Project, bus: Bus, run: str, paths: StatePaths) -> Share:
-    """Take part in what others do on the same board. Raises LockStoreAwayError."""
+    """Take part in what others do on the same board. Raises PreflightError while the locks are away."""
     locks = project.settings.locks
 
     def figures(working: int) -> PeerFigures:
@@ -38,6 +39,9 @@ async def join(project: Project, bus: Bus, run: str, paths: StatePaths) -> Share
     store = open_locks(locks.url, paths.locks_db)
     try:
         return await Share.join(store, await shared_name(project), figures, lease=locks.lease)
+    except LockStoreAwayError as error:
+        await store.close()
+        raise PreflightError(error.message, error.hint) from error
     except BaseException:
         await store.close()
         raise
