@@ -62,7 +62,7 @@ class BatchEvents:
 
     def notice(self, text: str) -> None:
         """Tell a person."""
-        self._bus.emit(ev.Noticed(at=self._bus.clock(), level="warning", text=text))
+        self._bus.notice("warning", text)
 
 
 def manifests(open_batches: Iterable[ev.BatchCreating | ev.BatchSubmitted]) -> tuple[Manifest, ...]:

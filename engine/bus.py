@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from engine.events import Event, storable
+from engine.events import Event, Noticed, NoticeLevel, storable
 from engine.snapshot import Snapshot
 from engine.state import RunState
 
@@ -59,6 +59,10 @@ class Bus:
         if self._sink is not None:
             self._sink.append(event)
         self._spread(event)
+
+    def notice(self, level: NoticeLevel, text: str, task: str = "") -> None:
+        """Tell a person something, of a task or of the run."""
+        self.emit(Noticed(at=self.clock(), level=level, text=text, task=task))
 
     async def commit(self, event: Event) -> None:
         """Apply, tell and keep the event; returns once it is kept for good. Raises StoreError when it cannot be."""

@@ -92,7 +92,7 @@ class Follower:
         except (BoardError, GitError) as error:
             if error.message != self._problem:
                 self._problem = error.message
-                self._notice("warning", f"{error.message}; the run goes on with the rows it knows")
+                self._bus.notice("warning", f"{error.message}; the run goes on with the rows it knows")
             return None
         self._problem = ""
         return rows
@@ -117,7 +117,7 @@ class Follower:
         elif self._left != self._read:
             if self._mode == "never":
                 self._left = self._read
-                self._notice("info", self._for_the_next_run(change))
+                self._bus.notice("info", self._for_the_next_run(change))
             elif offer is None or offer.change != change:
                 self._offer(change)
 
@@ -186,17 +186,17 @@ class Follower:
         for each in rows.refused:
             if _key(each) not in self._told:
                 self._told.add(_key(each))
-                self._notice("error", f"{self._project.board_path}, {each}", each.task)
+                self._bus.notice("error", f"{self._project.board_path}, {each}", each.task)
         self.refused = len(rows.refused)
         for edit in change.edits:
             if edit.kind in _NOT_TAKEN:
-                self._notice("info", _NOT_TAKEN[edit.kind].format(edit.row.id), edit.row.id)
+                self._bus.notice("info", _NOT_TAKEN[edit.kind].format(edit.row.id), edit.row.id)
 
     def _tell_marked(self, edits: Sequence[RowEdit]) -> None:
         for edit in edits:
             if edit.was is not None:
                 text = f"{self._project.board_path} says that {edit.row.id} has landed: it is left out"
-                self._notice("info", text, edit.row.id)
+                self._bus.notice("info", text, edit.row.id)
 
     def _tell_uncommitted(self, edits: Sequence[RowEdit]) -> None:
         rows = self._rows
@@ -204,7 +204,7 @@ class Follower:
         alone = [name for name in new if rows is not None and name in rows.uncommitted]
         if alone:
             path, target = self._project.board_path, self._project.preflight.target
-            self._notice("info", _UNCOMMITTED.format(count_of(len(alone), "new row"), path, target))
+            self._bus.notice("info", _UNCOMMITTED.format(count_of(len(alone), "new row"), path, target))
 
     def _for_the_next_run(self, change: BoardChange) -> str:
         names = [edit.row.id for edit in change.edits if edit.acts]
@@ -214,9 +214,6 @@ class Follower:
             f"{self._project.board_path} was edited ({shown}{more}): the next run takes that in "
             "(with --follow-board always, this one would)"
         )
-
-    def _notice(self, level: ev.NoticeLevel, text: str, task: str = "") -> None:
-        self._bus.emit(ev.Noticed(at=self._bus.clock(), level=level, text=text, task=task))
 
 
 _NOT_TAKEN = {

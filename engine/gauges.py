@@ -66,7 +66,7 @@ class Gauges:
         lost = self._state_lost()
         if lost and not self._told_lost:
             self._told_lost = True
-            self._bus.emit(ev.Noticed(at=self._bus.clock(), level="error", text=lost))
+            self._bus.notice("error", lost)
         last, self._last = self._last, now
         if now == last:
             return
@@ -88,13 +88,14 @@ class Gauges:
         """Say in words what a person would have to know although the run goes on."""
         results, before = now.results, last.results
         if results is not None and results.disabled and (before is None or not before.disabled):
-            self._warn(f"the result cache is off, the run goes on without it: {results.disabled}")
+            self._bus.notice(
+                "warning", f"the result cache is off, the run goes on without it: {results.disabled}"
+            )
         history, earlier = now.history, last.history
         if history is not None and history.problem and (earlier is None or not earlier.problem):
-            self._warn(f"the history is not archived, and keeps more than it should: {history.problem}")
-
-    def _warn(self, text: str) -> None:
-        self._bus.emit(ev.Noticed(at=self._bus.clock(), level="warning", text=text))
+            self._bus.notice(
+                "warning", f"the history is not archived, and keeps more than it should: {history.problem}"
+            )
 
 
 def _changed(now: _T, last: _T) -> _T | None:

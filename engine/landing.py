@@ -157,11 +157,11 @@ class Lander:
         result = await self._land((), tuple, lambda stage, detail: None)
         await self._commit_push(0, result)
         if result.problem:
-            self._notice("error", f"the board cannot be marked: {result.problem}")
+            self._bus.notice("error", f"the board cannot be marked: {result.problem}")
         elif result.pushed and self._train.remote is None:
-            self._notice("info", f"the board on {self._train.target} has the new states")
+            self._bus.notice("info", f"the board on {self._train.target} has the new states")
         if result.notice:
-            self._notice("info", result.notice)
+            self._bus.notice("info", result.notice)
 
     def figures(self) -> QueueFigures:
         """What waits for a train."""
@@ -254,21 +254,18 @@ class Lander:
             )
         )
         for failure in result.flaky:
-            self._notice(
+            self._bus.notice(
                 "warning",
                 f"the check of train {number} is flaky: it failed ({failure}), and passed over the same files",
             )
         if result.notice:
-            self._notice("info", result.notice)
+            self._bus.notice("info", result.notice)
 
     async def _commit_push(self, number: int, result: TrainResult) -> None:
         if result.pushed and self._train.remote is not None:
             await self._bus.commit(
                 ev.Pushed(at=self._bus.clock(), train=number, ref=self._train.target, tip=result.tip)
             )
-
-    def _notice(self, level: ev.NoticeLevel, text: str) -> None:
-        self._bus.emit(ev.Noticed(at=self._bus.clock(), level=level, text=text))
 
     def _answer(self, number: int, cargo: Sequence[Cargo], result: TrainResult) -> None:
         answers: dict[str, Answer] = {item.task_id: Landed(item.commit, number) for item in result.landed}

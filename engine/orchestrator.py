@@ -91,7 +91,7 @@ class Orchestrator:
             share.events.elsewhere = self._elsewhere
             share.events.reopened = lambda task: self._try_again([task])
             share.events.away = self._locks_changed
-            share.gate.refused = lambda text: self._notice("warning", text)
+            share.gate.refused = lambda text: self._bus.notice("warning", text)
 
     @classmethod
     async def open(
@@ -129,7 +129,7 @@ class Orchestrator:
                 self._wake.clear()
                 if self._course.failure is not None:
                     if self._course.halted:
-                        self._notice("error", str(self._course.failure))
+                        self._bus.notice("error", str(self._course.failure))
                         await self._finish()
                     raise self._course.failure
                 await self._follower.look(last=True)
@@ -171,9 +171,9 @@ class Orchestrator:
         else:
             await self._bus.commit(opening(parts, self._project))
         for text in (*self._project.preflight.notices, *self._project.rows.notices):
-            self._notice("info", text)
+            self._bus.notice("info", text)
         for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.rows.refused)):
-            self._notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")
+            self._bus.notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")
         for landed in await parts.recover(self._project.rows.reopened):
             self._bus.emit(ev.TaskLanded(at=self._now(), task=landed.task_id, commit=landed.commit, train=0))
         await self._tidy()
@@ -231,7 +231,7 @@ class Orchestrator:
         left = len(self._bus.state.snapshot().open_batches)
         if left and not self._cancel_batches:
             which = "a batch goes on" if left == 1 else f"{left} batches go on"
-            self._notice("info", f"{which} at the service; the next run picks the answers up")
+            self._bus.notice("info", f"{which} at the service; the next run picks the answers up")
 
     async def _finish(self) -> ev.RunFinished:
         course = self._course
@@ -282,9 +282,9 @@ class Orchestrator:
         """Cancel these tasks, or all. What is already queued for landing is finished work, and lands."""
         for view in self._chosen(task_ids):
             if view.state is TaskState.ELSEWHERE:
-                self._notice("info", f"{view.id} is worked on {view.last}: cancel it there", view.id)
+                self._bus.notice("info", f"{view.id} is worked on {view.last}: cancel it there", view.id)
             elif view.state is TaskState.TO_LAND:
-                self._notice("info", f"{view.id} is verified and waits for its train; it lands", view.id)
+                self._bus.notice("info", f"{view.id} is verified and waits for its train; it lands", view.id)
             elif not view.state.ended:
                 started = self._dispatcher.progress(view.id) is Progress.RUNNING
                 if self._dispatcher.cancel(view.id) and not started:
@@ -359,9 +359,6 @@ class Orchestrator:
 
     def _failed_rows(self) -> dict[str, BoardStatus]:
         return {view.id: BoardStatus.FAILED for view in self._views() if view.state is TaskState.FAILED}
-
-    def _notice(self, level: ev.NoticeLevel, text: str, task: str = "") -> None:
-        self._bus.emit(ev.Noticed(at=self._now(), level=level, text=text, task=task))
 
     def _elsewhere(self, task: str, host: str, pid: int) -> None:
         self._bus.emit(ev.TaskElsewhere(at=self._now(), task=task, host=host, pid=pid))

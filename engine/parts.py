@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass
 
-from engine import events as ev
 from engine.batch_events import manifests
 from engine.bus import Bus
 from engine.gauges import Gauges
@@ -79,9 +78,9 @@ class Parts:
         while True:
             refreshed = await asyncio.to_thread(self.prompts.refresh)
             for name in refreshed.changed:
-                self._notice("info", f"prompt {name} was edited and is in use")
+                self.bus.notice("info", f"prompt {name} was edited and is in use")
             for problem in refreshed.problems:
-                self._notice("error", f"a prompt was edited but cannot be used: {problem}")
+                self.bus.notice("error", f"a prompt was edited but cannot be used: {problem}")
             self._send_batches()
             self.gauges.measure()
             await asyncio.sleep(MEASURE_EVERY)
@@ -94,9 +93,6 @@ class Parts:
         if queued and state.count(TaskState.RUNNING) <= queued and not state.count(TaskState.QUEUED):
             self.batcher.depart()
 
-    def _notice(self, level: ev.NoticeLevel, text: str) -> None:
-        self.bus.emit(ev.Noticed(at=self.bus.clock(), level=level, text=text))
-
     async def recover(self, anew: Collection[str]) -> tuple[Landed, ...]:
         """Mend what a crash left, and give what had landed although the journal does not know it.
 
@@ -105,9 +101,9 @@ class Parts:
         if self.resumed:
             ended = await asyncio.to_thread(end_strays, self.run)
             if ended:
-                self._notice("info", f"{ended} processes that the interrupted run left behind were ended")
+                self.bus.notice("info", f"{ended} processes that the interrupted run left behind were ended")
         for text in await self.worktrees.mend():
-            self._notice("warning", text)
+            self.bus.notice("warning", text)
         if self.batcher is not None:
             self.batcher.resume(manifests(self.bus.latest.open_batches))
         since = self.bus.state.run.base if self.resumed else None

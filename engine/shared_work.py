@@ -20,9 +20,9 @@ from engine.locks import DistributedLock
 from engine.model import Lane, Task, TaskState
 from engine.parts import Parts
 from engine.pipeline import Ready
+from engine.rows import words
 from engine.settings import Settings
 from engine.sharing import Permits, Share
-from engine.store.cache import digest
 from engine.work import TaskWork
 
 LARGEST_WORK = 1 << 20
@@ -87,8 +87,10 @@ class SharedTaskWork(TaskWork):
         except (asyncio.CancelledError, LockLostError):
             if self._is_cancelled():
                 raise
-            self._say(
-                task.id, f"{task.id} was lost to another orchestrator (claim {claim.token}): stopped here"
+            self._bus.notice(
+                "warning",
+                f"{task.id} was lost to another orchestrator (claim {claim.token}): stopped here",
+                task.id,
             )
             return False
         finally:
@@ -136,7 +138,7 @@ class SharedTaskWork(TaskWork):
                 await self._parts.train.refresh()
             except PushRejectedError as error:
                 if not told:
-                    self._say("", str(error))
+                    self._bus.notice("warning", str(error))
                 told = True
                 await asyncio.sleep(FETCH_AGAIN)
             else:
@@ -154,7 +156,7 @@ class SharedTaskWork(TaskWork):
             await self._share.tell(claim, Outcome("landed", commit=commit))
             await self._landed_by(task, commit, before.by if before is not None else "another run")
             return True
-        if before is not None and before.state == "committed" and before.work and before.row == _row(task):
+        if before is not None and before.state == "committed" and before.work and before.row == words(task):
             self._parts.activities.hand_over(task.id, msgspec.json.decode(before.work, type=Recalled))
         return False
 
@@ -166,7 +168,7 @@ class SharedTaskWork(TaskWork):
         outcome = Outcome(
             "committed",
             commit=ready.change.commit,
-            row=_row(ready.task),
+            row=words(ready.task),
             work=work if len(work) <= LARGEST_WORK else b"",
         )
         await self._share.tell(self._claims[ready.task.id], outcome)
@@ -188,12 +190,10 @@ class SharedTaskWork(TaskWork):
                 Outcome("cancelled" if state is TaskState.CANCELLED else "failed", reason=reason),
             )
         except LockLostError:
-            self._say(task_id, f"the end of {task_id} was not told: it is another orchestrator's by now")
+            told = f"the end of {task_id} was not told: it is another orchestrator's by now"
+            self._bus.notice("warning", told, task_id)
             return
         await super()._end(task_id, state, reason)
-
-    def _say(self, task_id: str, text: str) -> None:
-        self._bus.emit(ev.Noticed(at=self._now(), level="warning", text=text, task=task_id))
 
 
 class _PermittedSlot(Slot):
@@ -227,8 +227,3 @@ class _PermittedSlot(Slot):
             await lock.release()
         if self._going:
             await asyncio.wait(tuple(self._going))
-
-
-def _row(task: Task) -> str:
-    """What the task asks for, as a digest."""
-    return digest([task.id, task.scope, task.command, task.acceptance])

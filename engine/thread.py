@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from engine.bus import Bus
-from engine.events import Event, Noticed, RunFinished
+from engine.events import Event, RunFinished
 from engine.model import Lane
 from engine.orchestrator import Orchestrator
 from engine.settings import Settings
@@ -135,7 +135,7 @@ class EngineThread:
         try:
             command(run)
         except Exception as error:
-            self._bus.emit(Noticed(at=self._bus.clock(), level="error", text=f"that cannot be done: {error}"))
+            self._bus.notice("error", f"that cannot be done: {error}")
 
     def _run(self) -> None:
         try:

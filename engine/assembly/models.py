@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine import events as ev
 from engine.batch_events import BatchEvents
 from engine.bus import Bus
 from engine.llm.batches import LLMBatcher
@@ -46,7 +45,7 @@ def model_client(
         ),
         prices=load_prices(llm.prices),
         budget=budget,
-        notice=lambda text: bus.emit(ev.Noticed(at=bus.clock(), level="warning", text=text)),
+        notice=lambda text: bus.notice("warning", text),
         deadlines=Deadlines(total=llm.timeout, idle=llm.idle_timeout),
         environ=environ,
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from engine import events as ev
 from engine.bus import Bus
 from engine.git.repository import Repository
 from engine.local.logs import StageLogs
@@ -51,10 +50,6 @@ class RunContext:
     def now(self) -> float:
         """Seconds since the epoch."""
         return self.bus.clock()
-
-    def warn(self, task_id: str, text: str) -> None:
-        """Tell a person what a task's work did that it should not have."""
-        self.bus.emit(ev.Noticed(at=self.now(), level="warning", text=text, task=task_id))
 
     def command(self, task: Task) -> str | None:
         """The task's verification command: its row's own, or that of all rows, or None."""

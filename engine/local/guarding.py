@@ -26,9 +26,10 @@ class Guarding:
         finally:
             changed = await self._config.restore()
             if changed:
-                self._context.warn(
-                    task_id,
+                self._context.bus.notice(
+                    "warning",
                     f".git/config was changed while {task_id} was worked on, and is put back: {', '.join(changed)}",
+                    task_id,
                 )
 
     @asynccontextmanager
@@ -38,6 +39,5 @@ class Guarding:
         yield
         left = await stashed(self._context.repository, task_id) - before
         if left > 0:
-            self._context.warn(
-                task_id, f"the agent left {count_of(left, 'stash')} among yours: see git stash list"
-            )
+            words = f"the agent left {count_of(left, 'stash')} among yours: see git stash list"
+            self._context.bus.notice("warning", words, task_id)
