@@ -18,6 +18,7 @@ from engine.board import Board, Diagnostic, Stamp, board_stamp, parse_board, rea
 from engine.board.dependencies import blocked
 from engine.disks import network_file_system
 from engine.errors import BoardError, LLMError, PreflightError
+from engine.git.combine import trailers_of
 from engine.git.names import slug
 from engine.git.preflight import Preflight, preflight
 from engine.git.repository import Repository
@@ -273,9 +274,7 @@ async def _words_done(repository: Repository, tip: str, task_id: str) -> str:
     return ""
 
 
-_TRAILERS = "--format=" + "%x00".join(
-    f"%(trailers:key={key},valueonly,separator=%x01)" for key in ("Taskyard-Task", "Taskyard-Row")
-)
+_TRAILERS = f"--format={trailers_of('Taskyard-Task', 'Taskyard-Row')}"
 
 
 async def _board_at(repository: Repository, commit: str, board_path: str, shown: Path) -> Board | None:

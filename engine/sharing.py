@@ -76,7 +76,7 @@ class Share:
     ) -> None:
         self.session = session
         self.events = SharingEvents()
-        self.gate = SharedGate(store, board, self._confirm, lease=lease, store_answers=self._answers)
+        self.gate = SharedGate(store, board, self._confirm, lease=lease)
         self._store = store
         self._board = board
         self._member = member
@@ -291,13 +291,11 @@ class SharedGate:
         confirm: Callable[[str], Awaitable[bool]],
         *,
         lease: float,
-        store_answers: Callable[[LockStoreAwayError | None], None],
     ) -> None:
         self._store = store
         self._name = lock_name("landing", board)
         self._confirm = confirm
         self._lease = lease
-        self._answers = store_answers
         self._lock: DistributedLock | None = None
         self._closed = asyncio.Event()
         self.refused: Callable[[str], None] = lambda text: None

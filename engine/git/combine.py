@@ -105,6 +105,11 @@ def _conflict(paths: Sequence[str]) -> MergeConflictError:
     return MergeConflictError(f"conflict in {', '.join(found)}", found)
 
 
+def trailers_of(*keys: str) -> str:
+    """Give the part of a `git log` format that tells these trailers' values, with NUL bytes between the keys."""
+    return "%x00".join(f"%(trailers:key={key},valueonly,separator=%x01)" for key in keys)
+
+
 def with_trailers(message: str, trailers: Mapping[str, str]) -> str:
     """Give a commit message that ends in the trailers."""
     return f"{message.rstrip()}\n\n" + "".join(f"{key}: {value}\n" for key, value in trailers.items())

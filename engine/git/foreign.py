@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from engine.git.combine import trailers_of
 from engine.git.repository import Repository
 
-_FORMAT = "--format=%P%x00" + "%x00".join(
-    f"%(trailers:key={key},valueonly,separator=%x01)" for key in ("Taskyard-Task", "Taskyard-Board")
-)
+_FORMAT = f"--format=%P%x00{trailers_of('Taskyard-Task', 'Taskyard-Board')}"
 
 
 class ForeignLandings:
