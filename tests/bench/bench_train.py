@@ -100,7 +100,7 @@ def _repository(folder: Path, files: int) -> Path:
     stream += [f"M 100644 inline src/d{n % 50}/f{n}.txt\ndata 2\nx\n\n" for n in range(files)]
     for n in range(TASKS):
         stream.append(
-            f"commit refs/heads/work/T{n}\ncommitter B <b@example.org> 1700000001 +0000\ndata 4\nWork\n"
+            f"commit refs/heads/made/T{n}\ncommitter B <b@example.org> 1700000001 +0000\ndata 4\nWork\n"
             f"from refs/heads/main\nM 100644 inline src/d{n % 50}/new{n}.txt\ndata 2\ny\n\n"
         )
     _git(path, "fast-import", "--quiet", data="".join(stream).encode())
@@ -131,7 +131,7 @@ async def _train(path: Path, work: Path) -> tuple[float, float]:
     repository = await Repository.open(path, environ=ENVIRON)
     base = _git(path, "rev-parse", "main")
     cargo = [
-        Cargo(f"T{n}", f"Make {n}", _git(path, "rev-parse", f"work/T{n}"), "true", (f"src/d{n}/new{n}.txt",))
+        Cargo(f"T{n}", f"Make {n}", _git(path, "rev-parse", f"made/T{n}"), "true", (f"src/d{n}/new{n}.txt",))
         for n in range(TASKS)
     ]
     train = _new_train(repository, base, work)
@@ -170,7 +170,7 @@ def _one_by_one(path: Path) -> float:
     board = path / BOARD
     started = time.perf_counter()
     for n in range(TASKS):
-        _git(path, "merge", "--quiet", "--no-ff", "-m", f"Land T{n}", f"work/T{n}")
+        _git(path, "merge", "--quiet", "--no-ff", "-m", f"Land T{n}", f"made/T{n}")
         board.write_text(board.read_text().replace(f"| T{n} | Make {n} | [ ]", f"| T{n} | Make {n} | [x]"))
         _git(path, "commit", "--quiet", "--all", "-m", f"Mark T{n}")
         _git(path, "push", "--quiet", "origin", "main")

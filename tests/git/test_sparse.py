@@ -16,7 +16,7 @@ from engine.git.worktrees import Worktree, Worktrees
 from engine.roles.answers import Edit, Edits
 from engine.roles.implementer import apply_edits
 from engine.roles.workspace import Workspace
-from tests.git.trains import BOARD, Yard, board
+from tests.git.trains import BOARD, Yard, allow_file_submodules, board
 from tests.sample_repository import SampleRepository
 
 Make = Callable[..., SampleRepository]
@@ -177,11 +177,7 @@ async def test_a_model_reads_and_edits_files_outside_by_their_paths(here: Place)
 async def test_submodules_outside_are_left_alone(
     repo: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = tmp_path / "gitconfig"
-    config.write_text(
-        Path(os.environ["GIT_CONFIG_GLOBAL"]).read_text() + '[protocol "file"]\n\tallow = always\n'
-    )
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    allow_file_submodules(tmp_path / "gitconfig", monkeypatch)
     library = repo({"lib.txt": "lib\n"}, name="library")
     sample = repo({"src/a.txt": "a\n"}, name="app")
     for place in ("src/lib", "other/lib"):

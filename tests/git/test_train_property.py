@@ -117,7 +117,7 @@ def commit_all(sample: SampleRepository, target: str, cargo: Sequence[Member]) -
     stream = []
     for number, member in enumerate(cargo):
         stream.append(
-            f"commit refs/work/{target}/{number}\ncommitter T <t@example.org> 1700000000 +0000\ndata 4\nWork\n"
+            f"commit refs/made/{target}/{number}\ncommitter T <t@example.org> 1700000000 +0000\ndata 4\nWork\n"
             "from refs/heads/main\n"
         )
         for path, text in files(number, member).items():
@@ -125,7 +125,7 @@ def commit_all(sample: SampleRepository, target: str, cargo: Sequence[Member]) -
     subprocess.run(
         ["git", "-C", str(sample.path), "fast-import", "--quiet"], input="".join(stream).encode(), check=True
     )
-    names = [f"refs/work/{target}/{number}" for number in range(len(cargo))]
+    names = [f"refs/made/{target}/{number}" for number in range(len(cargo))]
     return sample.git("rev-parse", *names).split()
 
 

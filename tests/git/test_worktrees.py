@@ -17,6 +17,7 @@ from engine.git.leftovers import leftovers
 from engine.git.names import slug
 from engine.git.repository import Repository
 from engine.git.worktrees import Worktrees
+from tests.git.trains import allow_file_submodules
 from tests.sample_repository import SampleRepository
 
 Make = Callable[..., SampleRepository]
@@ -424,11 +425,7 @@ async def test_the_lock_of_a_dead_git_does_not_stop_the_next_attempt(here: Place
 async def test_submodules_are_checked_out(
     repo: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = tmp_path / "gitconfig"
-    config.write_text(
-        Path(os.environ["GIT_CONFIG_GLOBAL"]).read_text() + '[protocol "file"]\n\tallow = always\n'
-    )
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    allow_file_submodules(tmp_path / "gitconfig", monkeypatch)
     library = repo({"lib.txt": "lib\n"}, name="library")
     sample = repo({"a.txt": "a\n"}, name="app")
     sample.git("submodule", "--quiet", "add", str(library.remote), "lib")

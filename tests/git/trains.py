@@ -147,3 +147,10 @@ def old_git(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None
     )
     (folder / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def allow_file_submodules(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let git take submodules from paths of this machine, by a user's configuration at `config`."""
+    given = Path(os.environ["GIT_CONFIG_GLOBAL"]).read_text()
+    config.write_text(given + '[protocol "file"]\n\tallow = always\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))

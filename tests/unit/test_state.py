@@ -192,7 +192,7 @@ def test_memory_is_bounded_however_long_a_run_goes_on() -> None:
             call(n, at=at, batched=True),
             answer(n, at=at, source=AnswerSource.BATCH),
             ev.Noticed(at=at, level="info", text=f"notice {n}"),
-            ev.LessonRecorded(at=at, task="B-2", lesson="l1", text="the same"),
+            ev.LessonRecorded(at=at, task=f"gone{n}", lesson=f"l{n}", text="another each time"),
             ev.TrainDeparted(at=at, train=n, tasks=("A-1",)),
             ev.TrainArrived(at=at, train=n, landed=(), sent_back=()),
             ev.BatchCreating(at=at, token=f"lost{n}", role=Role.JUDGE, model="m", custom_ids=(), tasks=()),
