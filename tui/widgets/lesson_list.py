@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tui.line import Line
-from tui.widgets.line_view import LineView
+from tui.widgets.line_view import LineView, cursor_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,7 @@ class LessonList(LineView):
     """The entries, and under the last of them what is to be said about all. `searchable`: there is a search."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("g,home", "jump(0)", "First lesson", show=False),
-        Binding("G,end", "jump(-1)", "Last lesson", show=False),
+        *cursor_keys("lesson"),
         Binding("enter", "open", "open", tooltip="Open the lesson: what helped, what failed, when"),
         Binding("slash", "search", "search", tooltip="Type what to look for"),
     ]

@@ -17,6 +17,18 @@ from tui.line import BLANK, Line, width
 from tui.theme import style_of
 
 
+def cursor_keys(what: str) -> tuple[Binding, ...]:
+    """The keys of a list with a cursor, by the actions `move`, `page` and `jump`; `what` it goes to, in a word."""
+    return (
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
+        Binding("g,home", "jump(0)", f"First {what}", show=False),
+        Binding("G,end", "jump(-1)", f"Last {what}", show=False),
+    )
+
+
 class LineView(ScrollView, can_focus=True):
     """Shows lines as they are; what does not fit is reached by scrolling."""
 

@@ -11,19 +11,14 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tui.line import Line
-from tui.widgets.line_view import LineView
+from tui.widgets.line_view import LineView, cursor_keys
 
 
 class PickList(LineView):
     """Lines of which one can be picked. The cursor stays on its entry, whatever comes and goes around it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("g,home", "go_to(0)", "First line", show=False),
-        Binding("G,end", "go_to(-1)", "Last line", show=False),
+        *cursor_keys("line"),
         Binding("enter", "pick", "open"),
     ]
 
@@ -98,7 +93,7 @@ class PickList(LineView):
         """Move the cursor by a screen."""
         self._move_to(self._cursor + pages * max(1, self.size.height - 1))
 
-    def action_go_to(self, line: int) -> None:
+    def action_jump(self, line: int) -> None:
         """Move the cursor to the first line, or to the last (-1)."""
         self._move_to(line if line >= 0 else len(self._keys) - 1)
 

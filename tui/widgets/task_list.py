@@ -19,7 +19,7 @@ from tui.line import BLANK, Line, text
 from tui.modes import ModeBound
 from tui.order import Group, GroupHead, Order, Row, group_of, grouped, ordered
 from tui.rows import Columns, group_row, longest_id, task_row
-from tui.widgets.line_view import draw
+from tui.widgets.line_view import cursor_keys, draw
 
 Key: TypeAlias = tuple[bool, str]
 """What a row is known by: whether it is the head of a group, and its name."""
@@ -43,12 +43,7 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("g,home", "jump(0)", "First task", show=False),
-        Binding("G,end", "jump(-1)", "Last task", show=False),
+        *cursor_keys("task"),
         Binding(
             "enter",
             "open",
