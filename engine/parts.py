@@ -20,7 +20,7 @@ from engine.local import LocalActivities
 from engine.model import TaskState
 from engine.outcomes import Outcomes
 from engine.process import end_strays
-from engine.recorder import HistoryRecorder
+from engine.recorder import HistoryRecorder, JournalSink
 from engine.roles.prompt_library import PromptLibrary
 from engine.sharing import Share
 from engine.store.cache import ResultCache
@@ -50,6 +50,7 @@ class Parts:
     bus: Bus
     database: Database
     journal: Journal
+    sink: JournalSink
     history: HistoryRecorder
     cache: ResultCache
     lessons: LessonStore
@@ -65,9 +66,13 @@ class Parts:
     share: Share | None
 
     def background(self) -> tuple[Coroutine[None, None, None], ...]:
-        """The work that goes on beside the tasks: heartbeat, gauges, prompts edited live, the other orchestrators."""
+        """The work that goes on beside the tasks; the run ends with the first error that one of them raises.
+
+        Heartbeat, gauges, prompts edited live, whether the journal can still be written, the other orchestrators.
+        """
         follow = () if self.share is None else (self.share.follow(),)
-        return (self._beat(), self._measure(), self.lessons.follow(asyncio.Event()), *follow)
+        lessons = self.lessons.follow(asyncio.Event())
+        return (self._beat(), self._measure(), self.sink.until_broken(), lessons, *follow)
 
     async def _beat(self) -> None:
         while True:

@@ -31,8 +31,8 @@ class JournalSink:
     """Keeps the bus's events in the journal of one run, and begins a new cycle when the journal has grown.
 
     `cycle_bytes` bounds the live journal: the more the state of a run takes, the fewer events a cycle has. What one
-    turn of the event loop emits is written together. A write that failed is raised by the next `commit`: the run must
-    not go on as if it were kept.
+    turn of the event loop emits is written together. A write that failed is raised by the next `commit`, and at once
+    by whoever waits in `until_broken`: the run must not go on as if it were kept.
     """
 
     def __init__(
@@ -44,6 +44,22 @@ class JournalSink:
         self._cycle_bytes = cycle_bytes
         self._waiting: list[ev.Event] = []
         self._failure: BaseException | None = None
+        self._on_failure: Callable[[], object] = lambda: None
+
+    async def until_broken(self) -> None:
+        """Wait until an event cannot be kept, and raise StoreError then. For one waiter, beside the run."""
+        loop = asyncio.get_running_loop()
+        broken = asyncio.Event()
+
+        def tell() -> None:
+            # Called in the writer's thread, maybe when the loop has closed: then there is nobody left to hear of it.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(broken.set)
+
+        self._on_failure = tell
+        while self._failure is None:
+            await broken.wait()
+        raise _refusal(self._failure)
 
     def append(self, event: ev.Event) -> None:
         """Keep the event soon."""
@@ -57,9 +73,7 @@ class JournalSink:
     def commit(self, event: ev.Event) -> Awaitable[None]:
         """Keep the event at once; wait for what is given back until it is on disk. Raises StoreError."""
         if self._failure is not None:
-            raise StoreError(
-                f"the journal cannot be written: {self._failure}", "nothing is lost; mend it and run again"
-            )
+            raise _refusal(self._failure)
         self._make_room()
         self._waiting.append(event)
         return _until(self._write(durable=True))
@@ -82,7 +96,7 @@ class JournalSink:
             try:
                 self._write(durable=False)
             except StoreError as error:
-                self._failure = error
+                self._note(error)
 
     def _write(self, *, durable: bool) -> Future[int]:
         events, self._waiting = self._waiting, []
@@ -93,6 +107,11 @@ class JournalSink:
     def _note(self, failure: BaseException | None) -> None:
         if failure is not None:
             self._failure = failure
+            self._on_failure()
+
+
+def _refusal(failure: BaseException) -> StoreError:
+    return StoreError(f"the journal cannot be written: {failure}", "nothing is lost; mend it and run again")
 
 
 async def _until(written: Future[int]) -> None:

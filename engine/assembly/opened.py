@@ -29,6 +29,7 @@ class OpenedRun:
     resumed: bool
     database: Database
     journal: Journal
+    sink: JournalSink
     history: HistoryRecorder
 
 
@@ -55,7 +56,8 @@ async def _claim(
     )
     run = claim.run.run
     past = await asyncio.to_thread(lambda: list(journal.events(run, claim.run.resume_after)))
-    bus.attach(JournalSink(journal, run, lambda: bus.state), RunState().apply_all(event for _, event in past))
+    sink = JournalSink(journal, run, lambda: bus.state)
+    bus.attach(sink, RunState().apply_all(event for _, event in past))
     history = HistoryRecorder(
         HistoryPruner(database, _policy(settings, paths), clock=bus.clock),
         run,
@@ -64,7 +66,7 @@ async def _claim(
     )
     history.settle({row.run: row.ended for row in journal.runs() if row.ended is not None})
     bus.subscribe(history.hear)
-    return OpenedRun(run, run if claim.spaced else "", bool(past), database, journal, history)
+    return OpenedRun(run, run if claim.spaced else "", bool(past), database, journal, sink, history)
 
 
 def _policy(settings: Settings, paths: StatePaths) -> PrunePolicy:

@@ -190,6 +190,7 @@ async def _assemble(
         bus=bus,
         database=opened.database,
         journal=opened.journal,
+        sink=opened.sink,
         history=opened.history,
         cache=cache,
         lessons=lessons,

@@ -44,14 +44,14 @@ def opened(folder: Path) -> Iterator[tuple[Database, Journal]]:
         database.close()
 
 
-def join(journal: Journal, bus: Bus, *, cycle_bytes: int = 4_000_000) -> str:
+def join(journal: Journal, bus: Bus, *, cycle_bytes: int = 4_000_000) -> JournalSink:
     """Claim the board's run and go on from what it holds, as the engine does."""
     claim = journal.claim(BOARD, "r1")
     past = [event for _, event in journal.events(claim.run.run, claim.run.resume_after)]
     state = RunState().apply_all(past)
     sink = JournalSink(journal, claim.run.run, lambda: bus.state, cycle_bytes=cycle_bytes)
     bus.attach(sink, state)
-    return claim.run.run
+    return sink
 
 
 @contextmanager
@@ -165,6 +165,24 @@ async def test_the_journal_stays_small_and_the_live_state_counts_its_cycles(tmp_
     assert sum(len(ev.encode(event)) for _, event in left[1:]) == size.events
     assert isinstance(left[0][1], ev.CycleStarted)
     assert left[0][1].cycle == bus.state.run.cycle
+
+
+@pytest.mark.parametrize("waits", ["before", "after"])
+async def test_who_waits_beside_the_run_hears_of_a_failed_write_without_a_commit(
+    tmp_path: Path, waits: str
+) -> None:
+    with opened(tmp_path) as (database, journal):
+        bus = Bus()
+        sink = join(journal, bus)
+        await bus.commit(started())
+        database.submit(lambda connection: connection.execute("DROP TABLE events")).result()
+        waiter = asyncio.ensure_future(sink.until_broken()) if waits == "before" else None
+        bus.emit(ev.TaskQueued(at=2.0, task="A-1"))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(database.flush)
+        async with asyncio.timeout(10):
+            with pytest.raises(StoreError, match=r"the journal cannot be written: .*no such table"):
+                await (waiter or sink.until_broken())
 
 
 async def test_what_one_turn_of_the_loop_emits_is_kept_whole_and_in_order(tmp_path: Path) -> None:
