@@ -18,8 +18,9 @@ from engine.model import BoardStatus, Task
 from engine.rows import BoardChange, EditKind, RowEdit
 from engine.state import RunState
 from tests.samples import START, finished, short_run
-from tui.headless import EventPrinter, ProgressLines
+from tui.headless import ProgressLines
 from tui.plain import ago, count, duration, money, one_line, size, table, thousands
+from tui.printer import EventPrinter
 
 
 def told(events: list[ev.Event]) -> list[str]:

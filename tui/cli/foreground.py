@@ -15,8 +15,9 @@ from engine.orchestrator import Orchestrator
 from engine.process import child_environment
 from engine.settings import Settings
 from tui.cli.console import complain
-from tui.headless import EventPrinter, ProgressLines
+from tui.headless import ProgressLines
 from tui.notify import ending, run_command
+from tui.printer import EventPrinter
 
 PATIENCE = 2.0
 """Seconds for a reader that has stopped reading, once the run is to end."""
