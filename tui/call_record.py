@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from engine.llm.messages import Block, Message, ModelAnswer, ModelRequest, Text, ToolResult, ToolUse
+from engine.llm.blocks import Block, Message, Text, ToolResult, ToolUse
+from engine.llm.messages import ModelAnswer, ModelRequest
 from tui.format import safe_lines, safe_text
 from tui.line import BLANK, Line, hard_wrapped, text
 

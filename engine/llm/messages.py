@@ -20,77 +20,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from engine.errors import ServiceError
+from engine.llm.blocks import CacheTtl, ContentBlock, Message, Text, Tool, ToolUse, bytes_of, wire
 from engine.model import Lane, Role, Usage
 
 _T = TypeVar("_T")
-
-CacheTtl = Literal["5m", "1h"]
-
-
-class Text(msgspec.Struct, frozen=True, tag="text"):
-    """A block of text. `cache` marks the end of a prefix to keep for so long; such a block must not be empty."""
-
-    text: str
-    cache: CacheTtl | None = None
-
-
-class ToolUse(msgspec.Struct, frozen=True, tag="tool_use"):
-    """The model asks for a tool. `input` is the JSON text it wrote: decode it into the tool's own type.
-
-    An answer cut off by `max_tokens` can end in half a JSON text.
-    """
-
-    id: str
-    name: str
-    input: str
-
-    def decode(self, type: type[_T]) -> _T:
-        """Give the input as `type`; raises msgspec.DecodeError (its text is fit for the model) when it does not fit."""
-        return msgspec.json.decode(self.input or "{}", type=type)
-
-
-class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
-    """Our answer to one `ToolUse`, in the user message that follows it."""
-
-    tool_use_id: str
-    content: str
-    is_error: bool = False
-    cache: CacheTtl | None = None
-
-
-class Opaque(msgspec.Struct, frozen=True, tag="opaque"):
-    """A block that only the service understands (thinking, say), as JSON text, to be sent back as it came."""
-
-    json: str
-
-
-Block = Text | ToolUse | ToolResult | Opaque
-ContentBlock = Text | ToolUse | Opaque
-
-
-class Message(msgspec.Struct, frozen=True):
-    """One turn. A conversation begins with the user and alternates."""
-
-    role: Literal["user", "assistant"]
-    content: tuple[Block, ...]
-
-
-def user(*blocks: Block) -> Message:
-    """Make a user turn of these blocks."""
-    return Message("user", blocks)
-
-
-class Tool(msgspec.Struct, frozen=True):
-    """A tool the model may ask for. `schema` is the JSON schema of its input, as text (see `json_schema`)."""
-
-    name: str
-    description: str
-    schema: str
 
 
 class Thinking(msgspec.Struct, frozen=True):
@@ -139,12 +77,12 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
             "model": self.model,
             "max_tokens": self.max_tokens,
             "messages": [
-                {"role": message.role, "content": [_wire(block) for block in message.content]}
+                {"role": message.role, "content": [wire(block) for block in message.content]}
                 for message in self.messages
             ],
         }
         if self.system:
-            params["system"] = [_wire(block) for block in self.system]
+            params["system"] = [wire(block) for block in self.system]
         if self.tools:
             params["tools"] = [
                 {"name": t.name, "description": t.description, "input_schema": msgspec.json.decode(t.schema)}
@@ -216,7 +154,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
         for message in self.messages:
             yield message.role.encode(), None
             for block in message.content:
-                yield _bytes_of(block), getattr(block, "cache", None)
+                yield bytes_of(block), getattr(block, "cache", None)
 
 
 class Prefix(msgspec.Struct, frozen=True):
@@ -285,69 +223,6 @@ class Progress(msgspec.Struct, frozen=True):
 
     kind: Literal["started", "thinking", "text", "tool"]
     text: str = ""
-
-
-def json_schema(type: type) -> str:
-    """Give the JSON schema of a msgspec type as canonical text, in the dialect of structured outputs.
-
-    References are inlined, defaults dropped, and every object closed with all its fields required.
-    """
-    (schema,), components = msgspec.json.schema_components([type], ref_template="{name}")
-    return msgspec.json.encode(_strict(schema, components), order="sorted").decode()
-
-
-def _strict(node: Any, components: dict[str, Any]) -> Any:
-    if isinstance(node, list):
-        return [_strict(item, components) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if "$ref" in node:
-        return _strict(components[node["$ref"]], components)
-    kept = {key: _strict(value, components) for key, value in node.items() if key not in ("default", "title")}
-    if "properties" in kept:
-        kept["properties"] = {k: _strict(v, components) for k, v in node["properties"].items()}
-        kept["required"] = list(kept["properties"])
-        kept["additionalProperties"] = False
-    return kept
-
-
-def _wire(block: Block) -> dict[str, Any]:
-    body: dict[str, Any]
-    match block:
-        case Text(text, cache):
-            body = {"type": "text", "text": text}
-        case ToolUse(id, name, input):
-            return {"type": "tool_use", "id": id, "name": name, "input": _object(input)}
-        case ToolResult(id, content, is_error, cache):
-            body = {"type": "tool_result", "tool_use_id": id, "content": content}
-            if is_error:
-                body["is_error"] = True
-        case Opaque(json):
-            return cast("dict[str, Any]", msgspec.json.decode(json))
-    if cache is not None:
-        body["cache_control"] = {"type": "ephemeral", "ttl": cache}
-    return body
-
-
-def _object(text: str) -> Any:
-    """Give the JSON object in `text`; an input that was cut off goes back as an empty one, since it must be JSON."""
-    try:
-        value = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _bytes_of(block: Block) -> bytes:
-    match block:
-        case Text(text):
-            return text.encode()
-        case ToolUse(id, name, input):
-            return f"{id}\0{name}\0{input}".encode()
-        case ToolResult(id, content, is_error):
-            return f"{id}\0{is_error}\0{content}".encode()
-        case Opaque(json):
-            return json.encode()
 
 
 def _without_marks(value: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from engine.errors import SettingsError
-from engine.llm.messages import CacheTtl
+from engine.llm.blocks import CacheTtl
 from engine.model import Usage
 
 _SHIPPED = Path(__file__).with_name("prices.toml")

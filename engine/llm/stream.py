@@ -10,7 +10,8 @@ import json
 from typing import Any
 
 from engine.errors import ServiceError, TruncatedError
-from engine.llm.messages import ContentBlock, ModelAnswer, Opaque, Progress, Text, ToolUse
+from engine.llm.blocks import ContentBlock, Opaque, Text, ToolUse
+from engine.llm.messages import ModelAnswer, Progress
 from engine.model import Usage
 
 

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from engine.errors import StageFailedError
-from engine.llm.messages import Message, ModelAnswer, ModelRequest, Text, ToolResult
+from engine.llm.blocks import Message, Text, ToolResult
+from engine.llm.messages import ModelAnswer, ModelRequest
 from engine.roles.answers import Edits
 from engine.roles.tools import Tools
 from engine.roles.workspace import RefusedError, Workspace

@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from engine.activities import Attempt
-from engine.llm.messages import CacheTtl, ModelRequest, Text, Thinking, Tool, json_schema, user
+from engine.llm.blocks import CacheTtl, Text, Tool, user
+from engine.llm.messages import ModelRequest, Thinking
+from engine.llm.schemas import json_schema
 from engine.model import Lane, Plan, Role, Verdict
 from engine.roles.answers import Edits
 from engine.roles.tools import tool_definitions

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from engine.llm.messages import Tool, ToolResult, ToolUse, json_schema
+from engine.llm.blocks import Tool, ToolResult, ToolUse
+from engine.llm.schemas import json_schema
 from engine.roles.workspace import RefusedError, Workspace
 
 

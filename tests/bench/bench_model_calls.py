@@ -10,8 +10,9 @@ from typing import Any
 from engine.llm.batch_calls import BatchState
 from engine.llm.batch_flights import Manifest, PollPolicy
 from engine.llm.batches import LLMBatcher
+from engine.llm.blocks import Text, user
 from engine.llm.client import ModelClient
-from engine.llm.messages import ModelRequest, Prefix, Text, user
+from engine.llm.messages import ModelRequest, Prefix
 from engine.llm.prefixes import PrefixLeader
 from engine.llm.retries import RetryPolicy
 from engine.llm.simulator import Batches, RandomFaults, Scenario, Simulator

@@ -21,7 +21,7 @@ from engine.events import (
     RunFinished,
     decode,
 )
-from engine.llm.messages import Text
+from engine.llm.blocks import Text
 from engine.llm.simulator import Simulator, parse_scenario
 from engine.settings import LessonsSettings
 from engine.state import RunState

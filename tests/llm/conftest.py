@@ -10,9 +10,10 @@ import pytest
 from engine.llm.batch_calls import BatchState
 from engine.llm.batch_flights import Manifest, PollPolicy
 from engine.llm.batches import LLMBatcher
+from engine.llm.blocks import Text, user
 from engine.llm.budget import Budget
 from engine.llm.client import ModelClient
-from engine.llm.messages import ModelRequest, Text, user
+from engine.llm.messages import ModelRequest
 from engine.llm.retries import RetryPolicy
 from engine.llm.sdk import Deadlines
 from engine.llm.simulator import Scenario, Simulator

@@ -21,9 +21,11 @@ from engine.errors import (
     TruncatedError,
 )
 from engine.figures import LimiterFigures
+from engine.llm.blocks import Tool
 from engine.llm.limiter import Limiter, Limiters
-from engine.llm.messages import ModelAnswer, Progress, Thinking, Tool, json_schema
+from engine.llm.messages import ModelAnswer, Progress, Thinking
 from engine.llm.retries import RetryPolicy
+from engine.llm.schemas import json_schema
 from engine.llm.sdk import Deadlines
 from engine.llm.simulator import Answer, Fault, Limits, RandomFaults, Scenario, ToolCall, Turn, Verdict
 from engine.model import Verdict as JudgeVerdict
@@ -64,7 +66,7 @@ async def test_a_tool_loop_goes_round(simulate: Simulate, connect: Connect) -> N
     (use,) = first.tool_uses
     assert first.stop_reason == "tool_use"
     assert use.decode(Lookup) == Lookup("src/a.py")
-    from engine.llm.messages import ToolResult, user
+    from engine.llm.blocks import ToolResult, user
 
     again = request(tools=(tool,))
     messages = (*again.messages, first.message, user(ToolResult(use.id, "x = 1")))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from engine.errors import ServiceError
-from engine.llm.messages import ModelAnswer, Text, Tool
+from engine.llm.blocks import Text, Tool
+from engine.llm.messages import ModelAnswer
 from engine.llm.prefixes import PrefixLeader
 from engine.llm.simulator import Fault, Scenario
 from engine.model import Role

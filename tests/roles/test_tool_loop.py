@@ -16,8 +16,9 @@ from engine.bus import Bus
 from engine.calls import ModelCalls
 from engine.errors import StageFailedError
 from engine.git.repository import Repository
+from engine.llm.blocks import Text, ToolResult, ToolUse
 from engine.llm.client import ModelClient
-from engine.llm.messages import ModelAnswer, ModelRequest, Text, ToolResult, ToolUse
+from engine.llm.messages import ModelAnswer, ModelRequest
 from engine.llm.retries import RetryPolicy
 from engine.llm.sdk import Deadlines
 from engine.llm.simulator import Answer, Edit, Fault, Scenario, Simulator, ToolCall, Turn

@@ -16,9 +16,10 @@ from engine.activities import Attempt
 from engine.bus import Bus
 from engine.calls import CallRecord, ModelCalls
 from engine.errors import BudgetReachedError, OverloadedError, RequestRejectedError, TruncatedError
+from engine.llm.blocks import Text, Tool, user
 from engine.llm.budget import Budget
 from engine.llm.client import ModelClient
-from engine.llm.messages import ModelAnswer, ModelRequest, Progress, Text, Thinking, Tool, user
+from engine.llm.messages import ModelAnswer, ModelRequest, Progress, Thinking
 from engine.llm.money import Money
 from engine.llm.retries import RetryPolicy
 from engine.llm.sdk import Deadlines

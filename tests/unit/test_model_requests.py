@@ -9,19 +9,9 @@ import msgspec
 import pytest
 
 from engine.errors import ServiceError
-from engine.llm.messages import (
-    Message,
-    ModelAnswer,
-    ModelRequest,
-    Opaque,
-    Text,
-    Thinking,
-    Tool,
-    ToolResult,
-    ToolUse,
-    json_schema,
-    user,
-)
+from engine.llm.blocks import Message, Opaque, Text, Tool, ToolResult, ToolUse, user
+from engine.llm.messages import ModelAnswer, ModelRequest, Thinking
+from engine.llm.schemas import json_schema
 from engine.model import Lane, Plan, Role, Usage, Verdict
 
 BASE = ModelRequest(

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from engine.errors import BudgetReachedError
+from engine.llm.blocks import Text, user
 from engine.llm.budget import Budget
-from engine.llm.messages import ModelAnswer, ModelRequest, Text, user
+from engine.llm.messages import ModelAnswer, ModelRequest
 from engine.llm.money import Money
 from engine.llm.prices import load_prices
 from engine.model import Role, Usage
