@@ -174,10 +174,10 @@ class SharedTaskWork(TaskWork):
         await self._share.tell(self._claims[ready.task.id], outcome)
 
     async def _landed(self, ready: Ready, answer: Landed) -> None:
-        # The target is the truth: who cannot be told now finds it there.
+        await super()._landed(ready, answer)
+        # The target is the truth: who cannot be told finds it there.
         with contextlib.suppress(LockLostError):
             await self._share.tell(self._claims[ready.task.id], Outcome("landed", commit=answer.commit))
-        await super()._landed(ready, answer)
 
     async def _tell_end(self, task: Task, error: BaseException) -> None:
         if task.id not in self._lost and not isinstance(error, LockLostError):

@@ -90,6 +90,7 @@ class Share:
         self._again: set[str] = set()
         self._peers: tuple[PeerFigures, ...] = ()
         self._away = ""
+        self._away_since = 0.0
         self._quiet_until = 0.0
 
     @classmethod
@@ -139,8 +140,8 @@ class Share:
             self._waiting.pop(task, None)
 
     async def tell(self, claim: Claim, outcome: Outcome) -> None:
-        """Tell the others, waiting for a store that is away as long as the claim lasts. Raises LockLostError."""
-        await self._patiently(lambda: claim.tell(outcome), lambda: claim.held)
+        """Tell the others, waiting only for a store that is away. Raises LockLostError when it is another's by now."""
+        await self._patiently(lambda: claim.tell(outcome))
         if outcome.final and outcome.state != "landed":
             self._ended[claim.task] = outcome
 
@@ -149,7 +150,7 @@ class Share:
         claim = self._mine.get(task)
         if claim is None:
             raise LockLostError(f"{task} is not claimed here", "another orchestrator works on it")
-        await self._patiently(claim.confirm, lambda: claim.held)
+        await self._patiently(claim.confirm)
 
     async def release(self, claim: Claim) -> None:
         """Give the task back."""
@@ -188,12 +189,13 @@ class Share:
             interesting = tuple({*self._waiting, *self._ended})
             await asyncio.sleep(LOOK_EVERY * max(1.0, len(interesting) / TASKS_A_LOOK))
             try:
-                for task, standing in (await self._claims.standings(interesting)).items():
+                standings = await self._claims.standings(interesting)
+                self._answers(None)
+                for task, standing in standings.items():
                     self._heed(task, standing)
                 if time.monotonic() >= next_tell:
                     next_tell = time.monotonic() + TELL_EVERY
                     await self._tell_of_us()
-                self._answers(None)
             except LockStoreAwayError as error:
                 self._answers(error)
 
@@ -210,7 +212,8 @@ class Share:
                 del self._ended[task]
                 self.events.reopened(task)
         elif holder is None:
-            self._settle(future, None)
+            if time.monotonic() >= self._quiet_until:
+                self._settle(future, None)
         elif future is not None and self._told.get(task) != (holder.party.host, holder.party.pid):
             self._told[task] = (holder.party.host, holder.party.pid)
             self.events.elsewhere(task, holder.party.host, holder.party.pid)
@@ -220,13 +223,14 @@ class Share:
             future.set_result(outcome)
 
     async def _remembered(self) -> None:
-        """Look whether the store has forgotten us: then it takes until their next renewal that it knows all holders.
-
-        Whoever claimed before that would do again what others are at.
-        """
+        """Look whether the store has forgotten us, and so all the others."""
         name = self._member.name
         if (await self._store.look([name]))[name].record is None:
-            self._quiet_until = time.monotonic() + self._lease * RENEWED_AFTER + ASK_AGAIN
+            self._let_others_renew()
+
+    def _let_others_renew(self) -> None:
+        """Claim nothing until all have renewed what they hold: it would be done twice."""
+        self._quiet_until = time.monotonic() + self._lease * RENEWED_AFTER + ASK_AGAIN
 
     async def _tell_of_us(self) -> None:
         await self._remembered()
@@ -253,19 +257,19 @@ class Share:
         problem = "" if error is None else error.message
         if bool(problem) != bool(self._away):
             self.events.away(problem)
+            now, away_since = time.monotonic(), self._away_since
+            self._away_since = now
+            if not problem and now - away_since > self._lease * RENEWED_AFTER:
+                self._let_others_renew()  # Leases may have lapsed meanwhile, although nobody was gone.
         self._away = problem
 
-    async def _patiently(
-        self, ask: Callable[[], Awaitable[T]], lasts: Callable[[], bool] = lambda: True
-    ) -> T:
-        """Ask until the store answers; nothing is done without it. Raises LockLostError when it `lasts` no more."""
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until the store answers; nothing is done without it."""
         while True:
             try:
                 answer = await ask()
             except LockStoreAwayError as error:
                 self._answers(error)
-                if not lasts():
-                    raise LockLostError("the lease lapsed while the store of the locks was away") from error
                 await asyncio.sleep(ASK_AGAIN)
             else:
                 self._answers(None)

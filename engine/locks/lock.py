@@ -13,14 +13,15 @@ from engine.locks.records import LockStore, Party
 
 POLL = 0.03  # seconds between two tries
 RENEWED_AFTER = 1 / 3  # of the lease
-LAST_ASKED = 1 / 10  # of the lease, for which a holder that overslept waits for the answer
+LAST_ASKED = 1 / 10  # of the lease, for which a holder past its lease waits for the answer
 
 
 class DistributedLock:
     """`async with DistributedLock(store, "landing:main", lease=30.0) as lock:` do the work, `await lock.write(…)`.
 
     Waiting is first come, first served, for `wait` seconds at most (None: without end; 0: not at all), also while the
-    store is away. `on_lost` is called once, from the event loop, when the lease could not be kept: stop the work then.
+    store is away. `on_lost` is called once, from the event loop, when another has taken the lock: stop the work then. A
+    lease that lapses while the store is away is not lost yet: it goes on if nobody has taken the lock until then.
     What must never be written by a late holder goes through `write`, or is compared with `token` where it is kept.
     One object is one holding; it can be taken again after its release.
     """
@@ -96,7 +97,7 @@ class DistributedLock:
             raise
         # Counted from before the request: the store's lease ends no earlier than ours.
         self._token, self._until = token, asked + self._lease
-        self._renewal = asyncio.create_task(self._renew(), name=f"renew {self.name}")
+        self._renewal = asyncio.create_task(self._keep_up(), name=f"renew {self.name}")
         return token
 
     async def release(self) -> None:
@@ -115,7 +116,7 @@ class DistributedLock:
         if await self._store.write_if(self.name, self.token, value):
             return
         # A store that has forgotten everything refuses, too, until it knows again whose the lock is.
-        known = self.held and await self._store.renew(self.name, self._party, self._lease, self.token)
+        known = self._kept_up and await self._renew()
         if not (known and await self._store.write_if(self.name, self.token, value)):
             raise self._lost()
 
@@ -128,24 +129,34 @@ class DistributedLock:
     ) -> None:
         await self.release()
 
-    async def _renew(self) -> None:
-        """Renew until the lease cannot be kept. A store that is away may come back before the lease ends.
+    @property
+    def _kept_up(self) -> bool:
+        """Whether the lock was neither given back nor lost."""
+        return self._renewal is not None and not self._renewal.done()
 
-        Whoever was asleep past the lease asks once more: when nobody has taken the lock, nothing is lost.
+    async def _renew(self) -> bool:
+        """Let the lease last from now; False when another has taken the lock since it was ours."""
+        asked = time.monotonic()
+        kept = await self._store.renew(self.name, self._party, self._lease, self.token)
+        if kept:
+            self._until = asked + self._lease
+        return kept
+
+    async def _keep_up(self) -> None:
+        """Renew until another has the lock.
+
+        Whoever was asleep or cut off past the lease asks again: when nobody has taken the lock, nothing is lost.
         """
         while True:
-            await asyncio.sleep(max(0.0, min(self._lease * RENEWED_AFTER, self._until - time.monotonic())))
-            asked = time.monotonic()
+            left, pause = self._until - time.monotonic(), self._lease * RENEWED_AFTER
+            await asyncio.sleep(min(left, pause) if left > 0 else pause)
             try:
-                async with asyncio.timeout(max(self._lease * LAST_ASKED, self._until - asked)):
-                    kept = await self._store.renew(self.name, self._party, self._lease, self.token)
+                async with asyncio.timeout(max(self._lease * LAST_ASKED, self._until - time.monotonic())):
+                    kept = await self._renew()
             except (LockStoreAwayError, TimeoutError):
-                if time.monotonic() >= self._until:
-                    break
                 continue
             if not kept:
                 break
-            self._until = asked + self._lease
         self._until = 0.0
         if self._on_lost is not None:
             self._on_lost(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,8 @@ from tests.locks.servers import Server
 from tui.headless import ProgressLines
 
 pytestmark = pytest.mark.timeout(240)
-LEASE = 3.0
+LEASE = 3.0  # seconds
+AWAY = 10.0  # seconds for which the lock server is killed
 
 
 @pytest.fixture
@@ -145,17 +147,20 @@ def test_one_that_slept_past_its_lease_is_refused(tmp_path: Path, crews: list[Cr
 def test_while_the_lock_server_is_away_the_run_waits(
     tmp_path: Path, crews: list[Crew], forgets: bool
 ) -> None:
+    """Also for longer than the leases: nobody could take anything over meanwhile."""
     tasks = 16
     (tmp_path / "data").mkdir()
     server = Server(tmp_path / "data", durable=not forgets)
     server.start()
     try:
-        crew = Crew.make(tmp_path, tasks, seconds=0.8, slots=2, url=server.url, lease=10.0)
+        crew = Crew.make(tmp_path, tasks, seconds=0.8, slots=2, url=server.url, lease=LEASE)
         crews.append(crew)
         members = [crew.start(crew.clone()) for _ in range(2)]
         until(lambda: len(crew.worked) >= 4)
         server.kill()
+        back = time.monotonic() + AWAY
         until(lambda: all(member.told(LocksChanged) for member in members))
+        until(lambda: time.monotonic() > back)
         server.start()
         crew.wait()
     finally:
@@ -164,6 +169,7 @@ def test_while_the_lock_server_is_away_the_run_waits(
         problems = [event.problem for event in member.told(LocksChanged) if isinstance(event, LocksChanged)]
         assert "does not answer" in problems[0]
         assert problems[-1] == ""
+        assert "another orchestrator" not in member.notices()
         assert member.finished.landed == tasks
     all_landed_once(crew, tasks)
     assert len(crew.worked) == tasks

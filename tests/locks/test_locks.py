@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,15 +232,62 @@ async def test_while_the_server_is_away_waiting_goes_on_until_its_end(server: Se
     await store.close()
 
 
-async def test_a_server_away_past_the_lease_loses_the_lock(server: Server) -> None:
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_server_away_past_the_lease_costs_nobody_the_lock(tmp_path: Path, durable: bool) -> None:
+    """Nobody could take it meanwhile."""
+    server = Server(tmp_path, durable=durable)
+    server.start()
     store = RedisLocks(server.url)
     lost: list[DistributedLock] = []
     async with DistributedLock(store, "x", lease=0.5, on_lost=lost.append) as lock:
+        token = lock.token
         server.kill()
-        await until(lambda: bool(lost))
+        await until(lambda: not lock.held)
         with pytest.raises(LockLostError):
             lock.check()
+        server.start()
+        await lock.write(b"kept")
+        await until(lambda: lock.held)
+        assert [(holder.name, holder.token) for holder in await store.holders()] == [("x", token)]
+    assert lost == []
     await store.close()
+    server.kill()
+
+
+async def test_who_was_cut_off_past_the_lease_finds_the_lock_taken(place: Place, name: str) -> None:
+    store, other = CutOff(place.open()), place.open()
+    lost: list[DistributedLock] = []
+    lock = DistributedLock(store, name, lease=0.3, on_lost=lost.append)
+    await lock.acquire()
+    store.cut = True
+    async with DistributedLock(other, name, lease=10):
+        await until(lambda: store.refused > 2)
+        assert lost == [], "nobody can tell"
+        store.cut = False
+        await until(lambda: bool(lost))
+    with pytest.raises(LockLostError):
+        await lock.write(b"late")
+    await lock.release()
+    await store.close()
+    await other.close()
+
+
+class CutOff:
+    """A store that one of its users cannot reach for a while."""
+
+    def __init__(self, store: LockStore) -> None:
+        self._store = store
+        self.cut = False
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def renew(self, *args: Any) -> bool:
+        if self.cut:
+            self.refused += 1
+            raise LockStoreAwayError("cut off")
+        return await self._store.renew(*args)
 
 
 async def test_a_server_that_forgot_all_gives_no_old_token_again(shared_server: Server) -> None:
