@@ -9,12 +9,16 @@ from engine.errors import HaltedError
 
 
 class Course:
-    """The course of one run. `stopping`: somebody asked for that; `failure`: it cannot go on."""
+    """The course of one run. `stopping`: somebody asked for that; `failure`: it cannot go on.
+
+    `cancels_batches`: what is on its way at the model service when it stops is not left to the next run.
+    """
 
     def __init__(self) -> None:
         self.stopping = asyncio.Event()
         self.failure: BaseException | None = None
         self.budget_reached = False
+        self.cancels_batches = False
         self.dispatcher: Dispatcher[None] | None = None
 
     @property

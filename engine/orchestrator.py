@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
-
-from msgspec.structs import replace
+from collections.abc import Callable, Mapping
 
 from engine import events as ev
 from engine.assembly import assemble
 from engine.bus import Bus
 from engine.closing import closing
+from engine.commands import Commands
 from engine.course import Course
 from engine.departures import Departures
-from engine.dispatch import Dispatcher, Progress
+from engine.dispatch import Dispatcher
 from engine.following import Follower
 from engine.model import BoardStatus, Lane, Task, TaskState
 from engine.opening import opening
@@ -44,7 +43,7 @@ LOOK_EVERY = 0.5
 
 
 class Orchestrator:
-    """One run of one board. Made by `open`, run once with `run`; commands may come at any time."""
+    """One run of one board. Made by `open`, run once with `run`; `commands` may come at any time."""
 
     def __init__(
         self,
@@ -85,11 +84,13 @@ class Orchestrator:
             taken=self._taken,
         )
         self._wake = asyncio.Event()
+        self.commands = Commands(
+            parts, bus, course, self._dispatcher, self._schedule, self._follower, wake=self._wake.set
+        )
         self._background: list[asyncio.Future[None]] = []
-        self._cancel_batches = False
         if share is not None:
             share.events.elsewhere = self._elsewhere
-            share.events.reopened = lambda task: self._try_again([task])
+            share.events.reopened = lambda task: self.commands.try_again([task])
             share.events.away = self._locks_changed
             share.gate.refused = lambda text: self._bus.notice("warning", text)
 
@@ -144,7 +145,7 @@ class Orchestrator:
                 self._bus.emit(ev.RunResumed(at=self._now(), host=self._parts.host, pid=self._parts.pid))
         finally:
             await self._end_background()
-            if self._cancel_batches and self._parts.batcher is not None:
+            if self._course.cancels_batches and self._parts.batcher is not None:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STOP_WITHIN):
                         await self._parts.batcher.close(cancel=True)
@@ -229,7 +230,7 @@ class Orchestrator:
     def _tell_left_batches(self) -> None:
         # By the journal: a creation that is still on its way may leave a batch too.
         left = len(self._bus.state.snapshot().open_batches)
-        if left and not self._cancel_batches:
+        if left and not self._course.cancels_batches:
             which = "a batch goes on" if left == 1 else f"{left} batches go on"
             self._bus.notice("info", f"{which} at the service; the next run picks the answers up")
 
@@ -256,94 +257,6 @@ class Orchestrator:
         if self._bus.state.view(task.id).state is TaskState.WAITING:
             self._bus.emit(ev.TaskQueued(at=self._now(), task=task.id))
 
-    # Commands
-
-    def pause(self) -> None:
-        """Start no more tasks until `resume`; what runs goes on."""
-        self._dispatcher.pause()
-        self._dispatch_changed()
-
-    def resume(self) -> None:
-        """Start tasks again."""
-        self._dispatcher.resume()
-        self._dispatch_changed()
-
-    def drain(self) -> None:
-        """Start no more tasks; the run ends when those that began have ended."""
-        self._dispatcher.drain()
-        self._dispatch_changed()
-
-    def set_concurrency(self, limit: int) -> None:
-        """Change how many tasks may run at once."""
-        self._dispatcher.set_concurrency(limit)
-        self._dispatch_changed()
-
-    def cancel(self, task_ids: Iterable[str] | None = None) -> None:
-        """Cancel these tasks, or all. What is already queued for landing is finished work, and lands."""
-        for view in self._chosen(task_ids):
-            if view.state is TaskState.ELSEWHERE:
-                self._bus.notice("info", f"{view.id} is worked on {view.last}: cancel it there", view.id)
-            elif view.state is TaskState.TO_LAND:
-                self._bus.notice("info", f"{view.id} is verified and waits for its train; it lands", view.id)
-            elif not view.state.ended:
-                started = self._dispatcher.progress(view.id) is Progress.RUNNING
-                if self._dispatcher.cancel(view.id) and not started:
-                    self._bus.emit(
-                        ev.TaskEnded(
-                            at=self._now(), task=view.id, state=TaskState.CANCELLED, reason="cancelled"
-                        )
-                    )
-
-    def retry(self, task_ids: Iterable[str]) -> None:
-        """Try failed or cancelled tasks again, and land again what was kept from landing."""
-        chosen = tuple(task_ids)
-        if self._parts.share is not None:
-            self._parts.share.reopen(chosen)
-        self._try_again(chosen)
-
-    def _try_again(self, task_ids: Iterable[str]) -> None:
-        again = False
-        for view in self._chosen(task_ids):
-            if view.state in (TaskState.FAILED, TaskState.CANCELLED):
-                self._bus.emit(ev.TaskReopened(at=self._now(), task=view.id))
-            elif (
-                view.state is not TaskState.TO_LAND or self._dispatcher.progress(view.id) is Progress.RUNNING
-            ):
-                continue
-            again = self._schedule.retry(view.id) or again
-        if again:
-            self._wake.set()
-
-    def take_board(self, number: int) -> None:
-        """Take in the edits of the board that were offered by this number."""
-        self._follower.take(number)
-
-    def leave_board(self, number: int) -> None:
-        """Leave the edits of the board that were offered by this number to the next run."""
-        self._follower.leave(number)
-
-    def land_now(self) -> None:
-        """Let the train leave, and try again to land what was kept."""
-        self.retry([view.id for view in self._views() if view.state is TaskState.TO_LAND])
-        self._parts.lander.depart()
-
-    def set_lane(self, task_id: str, lane: Lane) -> None:
-        """Move a task to another lane, from its next attempt on; what it has queued for a batch is asked singly."""
-        self._dispatcher.set_lane(task_id, lane)
-        if lane is Lane.FAST and self._parts.batcher is not None:
-            self._parts.batcher.withdraw(task_id)
-        changed = replace(self._bus.state.view(task_id).task, lane=lane)
-        self._bus.emit(ev.TasksAdded(at=self._now(), tasks=(changed,)))
-
-    def cancel_batches(self) -> None:
-        """Cancel the batches at the model service when the run stops, instead of leaving them to the next run."""
-        self._cancel_batches = True
-
-    def stop(self) -> None:
-        """End the run within 5 s. What was done is kept; the next run goes on from it."""
-        self._course.stopping.set()
-        self._wake.set()
-
     # Small things
 
     def _now(self) -> float:
@@ -351,11 +264,6 @@ class Orchestrator:
 
     def _views(self) -> tuple[TaskView, ...]:
         return self._bus.state.snapshot().tasks
-
-    def _chosen(self, task_ids: Iterable[str] | None) -> tuple[TaskView, ...]:
-        if task_ids is None:
-            return self._views()
-        return tuple(view for view in map(self._bus.state.find, task_ids) if view is not None)
 
     def _failed_rows(self) -> dict[str, BoardStatus]:
         return {view.id: BoardStatus.FAILED for view in self._views() if view.state is TaskState.FAILED}
@@ -366,7 +274,3 @@ class Orchestrator:
 
     def _locks_changed(self, problem: str) -> None:
         self._bus.emit(ev.LocksChanged(at=self._now(), problem=problem))
-
-    def _dispatch_changed(self) -> None:
-        mode, limit = self._dispatcher.mode, self._dispatcher.max_concurrency
-        self._bus.emit(ev.DispatchChanged(at=self._now(), mode=mode, max_concurrency=limit))

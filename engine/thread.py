@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from engine.bus import Bus
+from engine.commands import Commands
 from engine.events import Event, RunFinished
 from engine.model import Lane
 from engine.orchestrator import Orchestrator
@@ -26,54 +27,54 @@ from engine.snapshot import Snapshot
 class Control:
     """The commands, from any thread; they return at once and are ignored before the run began and after it ended."""
 
-    def __init__(self, send: Callable[[Callable[[Orchestrator], None]], None]) -> None:
+    def __init__(self, send: Callable[[Callable[[Commands], None]], None]) -> None:
         self._send = send
 
     def pause(self) -> None:
         """Start no more tasks."""
-        self._send(lambda run: run.pause())
+        self._send(lambda do: do.pause())
 
     def resume(self) -> None:
         """Start tasks again."""
-        self._send(lambda run: run.resume())
+        self._send(lambda do: do.resume())
 
     def drain(self) -> None:
         """Let what runs end, and then the run."""
-        self._send(lambda run: run.drain())
+        self._send(lambda do: do.drain())
 
     def cancel(self, task_ids: Iterable[str] | None = None) -> None:
         """Cancel these tasks, or all."""
         chosen = None if task_ids is None else tuple(task_ids)
-        self._send(lambda run: run.cancel(chosen))
+        self._send(lambda do: do.cancel(chosen))
 
     def retry(self, task_ids: Iterable[str]) -> None:
         """Try these tasks again."""
         chosen = tuple(task_ids)
-        self._send(lambda run: run.retry(chosen))
+        self._send(lambda do: do.retry(chosen))
 
     def set_concurrency(self, limit: int) -> None:
         """Change how many tasks may run at once."""
-        self._send(lambda run: run.set_concurrency(limit))
+        self._send(lambda do: do.set_concurrency(limit))
 
     def set_lane(self, task_id: str, lane: Lane) -> None:
         """Move a task to another lane."""
-        self._send(lambda run: run.set_lane(task_id, lane))
+        self._send(lambda do: do.set_lane(task_id, lane))
 
     def take_board(self, number: int) -> None:
         """Take in the edits of the board that were offered by this number."""
-        self._send(lambda run: run.take_board(number))
+        self._send(lambda do: do.take_board(number))
 
     def leave_board(self, number: int) -> None:
         """Leave the edits of the board that were offered by this number to the next run."""
-        self._send(lambda run: run.leave_board(number))
+        self._send(lambda do: do.leave_board(number))
 
     def cancel_batches(self) -> None:
         """Cancel the batches at the model service when the run stops."""
-        self._send(lambda run: run.cancel_batches())
+        self._send(lambda do: do.cancel_batches())
 
     def land_now(self) -> None:
         """Let the train leave."""
-        self._send(lambda run: run.land_now())
+        self._send(lambda do: do.land_now())
 
 
 class EngineThread:
@@ -118,22 +119,22 @@ class EngineThread:
     def stop(self, timeout: float = 5.0) -> bool:
         """End the run and join the thread; gives whether it ended within `timeout` seconds. Work is kept."""
         self._stop.set()
-        self._send(lambda run: run.stop())
+        self._send(lambda do: do.stop())
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _send(self, command: Callable[[Orchestrator], None]) -> None:
+    def _send(self, command: Callable[[Commands], None]) -> None:
         loop, run = self._loop, self._orchestrator
         if loop is not None and run is not None:
             # The loop may close at any moment; then there is nobody left to command.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._do, command, run)
+                loop.call_soon_threadsafe(self._do, command, run.commands)
 
-    def _do(self, command: Callable[[Orchestrator], None], run: Orchestrator) -> None:
+    def _do(self, command: Callable[[Commands], None], commands: Commands) -> None:
         """Do a command; what is wrong with it is told like any other notice, not printed over the screen."""
         try:
-            command(run)
+            command(commands)
         except Exception as error:
             self._bus.notice("error", f"that cannot be done: {error}")
 
@@ -156,5 +157,5 @@ class EngineThread:
             return
         self._orchestrator = opening.result()
         if self._stop.is_set():
-            self._orchestrator.stop()
+            self._orchestrator.commands.stop()
         self.finished = await self._orchestrator.run()

@@ -37,7 +37,7 @@ async def run_and_print(
     with _Interruption() as interruption:
         try:
             orchestrator = await Orchestrator.open(settings, bus=bus, environ=environ)
-            interruption.stop_with(orchestrator.stop)
+            interruption.stop_with(orchestrator.commands.stop)
             lines = None if as_json else ProgressLines(bus.state.snapshot(), kept=kept)
             printer = EventPrinter(sys.stdout, lines, on_closed=interruption.stop_from_thread)
             bus.subscribe(printer.print)
