@@ -18,38 +18,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from engine.errors import RunBusyError, StoreError
+from engine.errors import StoreError
 from engine.events import AnyEvent, CycleStarted, Event, encode
 from engine.store import run_log
-from engine.store.archive import remove_unfinished, write_segment
 from engine.store.database import Connection, Database, DatabaseError
-from engine.store.journal_reader import JournalReader, decoded
+from engine.store.journal_reader import decoded
+from engine.store.moving import move_oldest
 from engine.store.owner import Owner
-from engine.store.run_log import RunRow
-
-__all__ = ["Claim", "Journal", "JournalReader", "RunRow"]
-
-MOVED_AT_ONCE = 1000
-"""Events that one transaction moves to the archive (about 10 ms in the writer)."""
-
-SPARE_PAGES = 2000
-"""Free pages (4 KB) that stay in the file for the next events; more are given back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The run that is now ours. `resumed`: it was begun by a process that died.
-
-    `spaced`: it was begun beside others of the same board, so its branches and folders carry its name.
-    """
-
-    run: RunRow
-    resumed: bool
-    spaced: bool = False
+from engine.store.ownership import Claim, abandon_runs, claim_run, insert_run, token_of
+from engine.store.run_log import RunRow, existing_run
 
 
 class CycleSize(NamedTuple):
@@ -89,8 +70,11 @@ class Journal:
         the board, unless both are `shared`: on this host its process is looked up, on another a heartbeat younger than
         a minute counts.
         """
-        claim = self._database.submit(lambda c: self._claim(c, board, new_run, shared)).result()
-        self._tokens[claim.run.run] = self._database.read(lambda c: _token(c, claim.run.number)) or 0
+        now = self._clock()
+        claim = self._database.submit(
+            lambda c: claim_run(c, board, new_run, owner=self._owner, now=now, shared=shared)
+        ).result()
+        self._tokens[claim.run.run] = self._database.read(lambda c: token_of(c, claim.run.number)) or 0
         return claim
 
     def abandon(self, board: str) -> tuple[str, ...]:
@@ -103,7 +87,7 @@ class Journal:
                 for row in run_log.find_runs(connection, board)
                 if row.ended is None and not row.is_alive(now)
             ]
-            _abandon(connection, dead, now)
+            abandon_runs(connection, dead, now)
             return tuple(row.run for row in dead)
 
         return self._database.submit(end).result()
@@ -114,7 +98,7 @@ class Journal:
         """Begin a run without looking for others of the same board. Raises StoreError when the id is taken."""
         at = self._clock() if started is None else started
         by = owner or self._owner
-        return self._database.submit(lambda c: _insert_run(c, run, board, by, at)).result()
+        return self._database.submit(lambda c: insert_run(c, run, board, by, at)).result()
 
     def end_run(self, run: str, at: float, status: str) -> Future[None]:
         """Note that the run ended and is not to be resumed.
@@ -196,7 +180,8 @@ class Journal:
         ended = [row.run for row in self.runs() if row.ended is not None]
         total = 0
         for run in ended[keep:]:
-            while moved := self._database.submit(partial(self._move, run=run, up_to=None)).result():
+            move = partial(move_oldest, archive=self._archive, run=run, up_to=None)
+            while moved := self._database.submit(move).result():
                 total += moved
         return total
 
@@ -208,44 +193,10 @@ class Journal:
         """The events of a run after one, across all cycles. Raises StoreError for an unknown run or a damaged event."""
         return decoded(run_log.read_payloads(self._database.read_consistent, self._archive, run, after_seq))
 
-    def _claim(self, connection: Connection, board: str, new_run: str, shared: bool) -> Claim:
-        now = self._clock()
-        unfinished = [row for row in run_log.find_runs(connection, board) if row.ended is None]
-        alive = [row for row in unfinished if row.is_alive(now)]
-        for row in alive:
-            others = _is(connection, row.number, "shared")
-            if not (shared and others):
-                whose = f"process {row.owner.pid} on {row.owner.host} is working on {board} (run {row.run})"
-                if others:
-                    hint = "look on with: taskyard watch; work beside it with: taskyard run --join"
-                elif shared:
-                    whose += ", and was not started with --join"
-                    hint = "end it and start both with: taskyard run --join; or look on with: taskyard watch"
-                else:
-                    hint = "look on with: taskyard watch"
-                raise RunBusyError(whose, hint)
-        dead = [row for row in unfinished if row not in alive]
-        if not dead:
-            made = _insert_run(connection, new_run, board, self._owner, now)
-            _raise_token(connection, made.number, shared=shared)
-            return Claim(made, resumed=False, spaced=shared)
-        newest, owner = dead[0], self._owner
-        if not shared:
-            # Older ones can only confuse: what they left undone, the newest has done or has left undone, too.
-            _abandon(connection, dead[1:], now)
-        connection.execute(
-            "UPDATE runs SET host = ?, pid = ?, mark = ?, beat = ? WHERE number = ?",
-            (owner.host, owner.pid, owner.mark, now, newest.number),
-        )
-        _raise_token(connection, newest.number, shared=shared)
-        return Claim(
-            _existing(connection, newest.run), resumed=True, spaced=_is(connection, newest.number, "spaced")
-        )
-
     def _check(self, connection: Connection, run: str) -> None:
         """Refuse to write a run that another process has claimed since. Raises StoreError."""
         mine = self._tokens.get(run)
-        if mine is not None and _token(connection, _existing(connection, run).number) != mine:
+        if mine is not None and token_of(connection, existing_run(connection, run).number) != mine:
             raise StoreError(
                 f"run {run} is another process's by now: nothing more of it is written here",
                 "this process was silent for too long; look on with: taskyard watch",
@@ -267,7 +218,7 @@ class Journal:
         """
         error = last.exception()
         if error is None and last.result():
-            move = partial(self._move, run=run, up_to=cycle_seq - 1)
+            move = partial(move_oldest, archive=self._archive, run=run, up_to=cycle_seq - 1)
             try:
                 moved = self._database.submit(move, urgent=False)
             except DatabaseError as closed:
@@ -279,41 +230,6 @@ class Journal:
             result.set_result(cycle_seq)
         else:
             result.set_exception(error)
-
-    def _move(self, connection: Connection, run: str, up_to: int | None) -> int:
-        """Move the oldest live events of a run, none after `up_to`, into one segment; gives how many."""
-        row = _existing(connection, run)
-        remove_unfinished(run_log.segment_directory(self._archive, run))
-        rows = run_log.live_rows(connection, row.number, row.archived_seq, MOVED_AT_ONCE)
-        if up_to is not None:
-            rows = [each for each in rows if each[0] <= up_to]
-        if not rows:
-            return 0
-        self._clear_orphans(connection, row)
-        first, last = rows[0][0], rows[-1][0]
-        lines = (run_log.archived_line(seq, run_log.unpack(seq, data, crc)) for seq, data, crc in rows)
-        write_segment(run_log.segment_path(self._archive, run, first, last), lines)
-        connection.execute("DELETE FROM events WHERE run = ? AND seq <= ?", (row.number, last))
-        connection.execute("UPDATE runs SET archived_seq = ? WHERE number = ?", (last, row.number))
-        if connection.pragma("freelist_count") > SPARE_PAGES:
-            connection.execute("PRAGMA incremental_vacuum(1000)").fetchall()
-        return len(rows)
-
-    def _clear_orphans(self, connection: Connection, row: RunRow) -> None:
-        """Remove segments of a move that never committed: all their events are live still. Others are kept aside."""
-        for segment in run_log.event_segments(self._archive, row.run):
-            if segment.first <= row.archived_seq:
-                continue
-            live = connection.execute(
-                "SELECT count(*) FROM events WHERE run = ? AND seq BETWEEN ? AND ?",
-                (row.number, segment.first, segment.last),
-            ).get
-            if live == sum(
-                1 for _ in run_log.archived_payloads(self._archive, row.run, row.archived_seq, segment.last)
-            ):
-                segment.path.unlink()
-            else:
-                segment.path.rename(segment.path.with_name(segment.path.name + ".kept"))
 
 
 @dataclass(slots=True)
@@ -328,7 +244,7 @@ class _Place:
 
 
 def _find_place(connection: Connection, run: str) -> _Place:
-    row = _existing(connection, run)
+    row = existing_run(connection, run)
     last = connection.execute("SELECT max(seq) FROM events WHERE run = ?", (row.number,)).get
     first = row.cycle_seq if row.cycle > 1 else 0
     state: Any
@@ -347,43 +263,3 @@ def _insert_event(connection: Connection, number: int, seq: int, payload: bytes)
     packed, crc = run_log.pack(seq, payload)
     connection.execute("INSERT INTO events VALUES(?, ?, ?, ?)", (number, seq, packed, crc))
     return len(packed)
-
-
-def _abandon(connection: Connection, rows: Sequence[RunRow], at: float) -> None:
-    connection.executemany(
-        "UPDATE runs SET ended = ?, status = 'abandoned' WHERE number = ?", [(at, row.number) for row in rows]
-    )
-
-
-def _raise_token(connection: Connection, number: int, *, shared: bool) -> None:
-    """Give the run to whoever claims it now."""
-    connection.execute(
-        "INSERT INTO claims VALUES(?1, 1, ?2, ?2) ON CONFLICT DO UPDATE SET token = token + 1, shared = ?2",
-        (number, shared),
-    )
-
-
-def _token(connection: Connection, number: int) -> int | None:
-    token: int | None = connection.execute("SELECT token FROM claims WHERE run = ?", (number,)).get
-    return token
-
-
-def _is(connection: Connection, number: int, column: Literal["shared", "spaced"]) -> bool:
-    return bool(connection.execute(f"SELECT {column} FROM claims WHERE run = ?", (number,)).get)
-
-
-def _insert_run(connection: Connection, run: str, board: str, owner: Owner, at: float) -> RunRow:
-    if run_log.find_run(connection, run) is not None:
-        raise StoreError(f"there is a run {run} already")
-    connection.execute(
-        "INSERT INTO runs(run, board, host, pid, mark, started, beat) VALUES(?, ?, ?, ?, ?, ?, ?)",
-        (run, board, owner.host, owner.pid, owner.mark, at, at),
-    )
-    return _existing(connection, run)
-
-
-def _existing(connection: Connection, run: str) -> RunRow:
-    row = run_log.find_run(connection, run)
-    if row is None:
-        raise StoreError(f"there is no run {run}")
-    return row

@@ -75,6 +75,14 @@ def find_run(connection: Connection, run: str) -> RunRow | None:
     return None if row is None else _run_row(row)
 
 
+def existing_run(connection: Connection, run: str) -> RunRow:
+    """One run. Raises StoreError when there is none of this id."""
+    row = find_run(connection, run)
+    if row is None:
+        raise StoreError(f"there is no run {run}")
+    return row
+
+
 def _run_row(row: Any) -> RunRow:
     run, board, host, pid, mark, *rest = row
     return RunRow(run, board, Owner(host, pid, mark), *rest)

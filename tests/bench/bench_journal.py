@@ -14,7 +14,8 @@ import msgspec
 from engine.events import Progressed, TaskQueued
 from engine.model import Task
 from engine.state import RunState
-from engine.store.journal import Journal, JournalReader
+from engine.store.journal import Journal
+from engine.store.journal_reader import JournalReader
 from engine.store.state_db import open_state
 from tests.bench import Row
 from tests.samples import started

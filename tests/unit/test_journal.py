@@ -23,10 +23,10 @@ from engine.events import Event, Progressed, TaskQueued
 from engine.model import Task
 from engine.snapshot import Snapshot
 from engine.state import RunState
-from engine.store import journal as journal_module
-from engine.store import run_log
+from engine.store import moving, run_log
 from engine.store.database import Database
-from engine.store.journal import Journal, JournalReader
+from engine.store.journal import Journal
+from engine.store.journal_reader import JournalReader
 from engine.store.owner import FOREIGN_SILENCE, Owner, process_mark
 from engine.store.state_db import open_state
 from tests.samples import started
@@ -241,7 +241,7 @@ def test_whatever_happens_the_journal_is_the_list_of_its_events(
     plan: list[tuple[str, int]], moved: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal_module, "MOVED_AT_ONCE", moved)
+        patch.setattr(moving, "MOVED_AT_ONCE", moved)
         path, archive = Path(folder, "state.db"), Path(folder, "archive")
         database = open_state(path)
         journal = Journal(database, archive)

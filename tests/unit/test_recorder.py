@@ -23,7 +23,8 @@ from engine.recorder import HistoryRecorder, JournalSink
 from engine.state import RunState
 from engine.store.database import Database
 from engine.store.history import HistoryPruner, PrunePolicy
-from engine.store.journal import Journal, JournalReader
+from engine.store.journal import Journal
+from engine.store.journal_reader import JournalReader
 from engine.store.owner import Owner
 from engine.store.state_db import open_state
 from tests import samples

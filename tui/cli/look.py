@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.events import Event
     from engine.model import TaskState
     from engine.snapshot import Snapshot, TaskView
-    from engine.store.journal import JournalReader
+    from engine.store.journal_reader import JournalReader
     from engine.store.run_log import RunRow
 
 POLL_EVERY = 0.02

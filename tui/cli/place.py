@@ -13,7 +13,7 @@ from engine.errors import PreflightError, UsageError
 if TYPE_CHECKING:
     from engine.paths import StatePaths
     from engine.settings import Settings
-    from engine.store.journal import JournalReader
+    from engine.store.journal_reader import JournalReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def find_checkout(start: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
 
 def open_journal(place: Place) -> JournalReader:
     """Open the journal of the place for reading. Raises UsageError when nothing was ever run there."""
-    from engine.store.journal import JournalReader
+    from engine.store.journal_reader import JournalReader
 
     if not place.paths.state_db.exists():
         raise UsageError(f"nothing was run in {place.root} yet", "start with: taskyard run")

@@ -15,7 +15,7 @@ from engine.model import TaskState
 from engine.state import RunState
 
 if TYPE_CHECKING:
-    from engine.store.journal import JournalReader
+    from engine.store.journal_reader import JournalReader
     from engine.store.run_log import RunRow
 
 RunEnd = Literal["running", "died", "landed", "failed", "budget", "interrupted"]
@@ -103,7 +103,7 @@ class Runs:
             reader.close()
 
     def _reader(self) -> JournalReader:
-        from engine.store.journal import JournalReader
+        from engine.store.journal_reader import JournalReader
 
         with self._lock:
             if self._opened is None:

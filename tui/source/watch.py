@@ -15,7 +15,7 @@ from tui.source.lookups import Lookups
 from tui.source.protocol import STALE_AFTER, Health, Mode
 
 if TYPE_CHECKING:
-    from engine.store.journal import JournalReader
+    from engine.store.journal_reader import JournalReader
     from engine.store.run_log import RunRow
 
 POLL_EVERY = 0.02
@@ -110,7 +110,7 @@ class WatchSource:
 
     def _follow(self) -> None:
         from engine.errors import TaskyardError
-        from engine.store.journal import JournalReader
+        from engine.store.journal_reader import JournalReader
 
         while not self._stop.is_set():
             try:
