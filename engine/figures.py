@@ -100,7 +100,7 @@ class PeerFigures(msgspec.Struct, frozen=True):
     """One of the orchestrators that share a board, as it told of itself last, at `seen_at` of its own clock.
 
     `working` counts tasks it has claimed and not landed; the other counts and sums are of what it did itself.
-    `present`: it takes part still.
+    `present`: it takes part still; `finished`: nothing is left for it to do, and somebody looks at what was done.
     """
 
     host: str
@@ -109,6 +109,7 @@ class PeerFigures(msgspec.Struct, frozen=True):
     started: float
     seen_at: float = 0.0
     present: bool = True
+    finished: bool = False
     working: int = 0
     landed: int = 0
     pushes: int = 0
@@ -117,6 +118,11 @@ class PeerFigures(msgspec.Struct, frozen=True):
     cache_hits: int = 0
     usd: float = 0.0
     usd_saved: float = 0.0
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it takes part and has not finished."""
+        return self.present and not self.finished
 
 
 class BatchView(msgspec.Struct, frozen=True):

@@ -35,7 +35,14 @@ def crew_of(snapshot: Snapshot) -> tuple[PeerFigures, ...]:
         return ()
     totals = snapshot.totals
     mine = [
-        replace(peer, present=True, landed=totals.landed, pushes=totals.pushes, usd=totals.usd)
+        replace(
+            peer,
+            present=True,
+            finished=snapshot.run.finished is not None,
+            landed=totals.landed,
+            pushes=totals.pushes,
+            usd=totals.usd,
+        )
         for peer in snapshot.peers
         if peer.run == snapshot.run.run
     ]
@@ -43,8 +50,8 @@ def crew_of(snapshot: Snapshot) -> tuple[PeerFigures, ...]:
 
 
 def headcount(crew: Sequence[PeerFigures]) -> str:
-    """How many take part now: "3 orchestrators"."""
-    return count(sum(peer.present for peer in crew), "orchestrator")
+    """How many are at work now: "3 orchestrators"."""
+    return count(sum(peer.at_work for peer in crew), "orchestrator")
 
 
 def cells_of(snapshot: Snapshot) -> list[tuple[str, ...]]:
@@ -64,12 +71,14 @@ def crew_lines(snapshot: Snapshot, cells: int, height: int) -> list[Line]:
         return [_in_a_line(crew, cells)]
     room = height - 2
     shown = crew[:room]
+    finished = sum(peer.present and peer.finished for peer in crew)
     gone = sum(not peer.present for peer in crew)
-    title = f"── {headcount(crew)}" + (f", {gone} gone" if gone else "") + " "
+    more = [f", {number} {word}" for number, word in ((finished, "finished"), (gone, "gone")) if number]
+    title = f"── {headcount(crew)}{''.join(more)} "
     lines = [_row(title, TITLES, "faint", cells, fill="─")]
     for peer in shown:
         mine = peer.run == snapshot.run.run
-        tone = "text" if mine else "muted" if peer.present else "faint"
+        tone = "text" if mine else "muted" if peer.at_work else "faint"
         lines.append(_row(f"  {_name(peer, snapshot)}", _figures(peer, dollars), tone, cells))
     rest = len(crew) - len(shown)
     label = f"  all, with {rest} not shown" if rest else "  all"
@@ -78,9 +87,9 @@ def crew_lines(snapshot: Snapshot, cells: int, height: int) -> list[Line]:
 
 
 def crew_changes(before: Sequence[PeerFigures], after: Snapshot) -> Iterator[str]:
-    """Who joined the work on the board since, and who left it, in a line each."""
-    was = {peer.run for peer in before if peer.present}
-    came = [peer for peer in after.others if peer.present and peer.run not in was]
+    """Who joined the work on the board since, and who left it or has finished, in a line each."""
+    was = {peer.run for peer in before if peer.at_work}
+    came = [peer for peer in after.others if peer.at_work and peer.run not in was]
     at_work = f"{headcount(after.peers)} at work"
     if came and not before:
         yield f"shares the board with {'; '.join(place_of(peer.host, peer.pid) for peer in came)}: {at_work}"
@@ -88,12 +97,15 @@ def crew_changes(before: Sequence[PeerFigures], after: Snapshot) -> Iterator[str
         for peer in came:
             yield f"{place_of(peer.host, peer.pid)} has joined: {at_work}"
     for peer in after.others:
-        if not peer.present and peer.run in was:
-            yield f"{place_of(peer.host, peer.pid)} has left, with {count(peer.landed, 'task')} landed: {at_work}"
+        if not peer.at_work and peer.run in was:
+            ended = "finished" if peer.present else "left"
+            landed = count(peer.landed, "task")
+            yield f"{place_of(peer.host, peer.pid)} has {ended}, with {landed} landed: {at_work}"
 
 
 def _name(peer: PeerFigures, snapshot: Snapshot) -> str:
-    mark = ", this one" if peer.run == snapshot.run.run else "" if peer.present else ", gone"
+    this_one = peer.run == snapshot.run.run
+    mark = ", this one" if this_one else "" if peer.at_work else ", finished" if peer.present else ", gone"
     return f"{place_of(peer.host, peer.pid)}{mark}"
 
 

@@ -32,6 +32,14 @@ class OpenedRun:
     sink: JournalSink
     history: HistoryRecorder
 
+    async def undo(self) -> None:
+        """Close the state because the run cannot begin: nobody is to hear of it, unless it had begun before."""
+        try:
+            if not self.resumed:
+                await asyncio.to_thread(self.journal.withdraw, self.run)
+        finally:
+            await asyncio.to_thread(self.database.close)
+
 
 async def open_run(project: Project, bus: Bus, paths: StatePaths, new_run: str) -> OpenedRun:
     """Open the state and claim a run, with the id `new_run` unless one is taken up; the bus goes on from its past.

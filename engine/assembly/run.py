@@ -80,7 +80,7 @@ async def _assemble(
         await check_endpoint(client, environ)
 
     opened = await open_run(project, bus, paths, make_id())
-    undo.push_async_callback(asyncio.to_thread, opened.database.close)
+    undo.push_async_callback(opened.undo)
     run, space = opened.run, opened.space
     for view in bus.state.snapshot().tasks:
         budget.book(view.id, view.usd)

@@ -26,6 +26,7 @@ async def join(project: Project, bus: Bus, run: str, paths: StatePaths) -> Share
             run=run,
             started=bus.state.run.started or 0.0,
             seen_at=bus.clock(),
+            finished=bus.state.run.finished is not None,
             working=working,
             landed=totals.landed,
             pushes=totals.pushes,

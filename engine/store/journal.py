@@ -77,6 +77,18 @@ class Journal:
         self._tokens[claim.run.run] = self._database.read(lambda c: token_of(c, claim.run.number)) or 0
         return claim
 
+    def withdraw(self, run: str) -> None:
+        """Take back a claimed run of which nothing was told yet, as if nobody had begun it; blocks."""
+
+        def remove(connection: Connection) -> None:
+            self._check(connection, run)
+            number = _existing(connection, run).number
+            if connection.execute("SELECT 1 FROM events WHERE run = ?", (number,)).get is None:
+                connection.execute("DELETE FROM claims WHERE run = ?", (number,))
+                connection.execute("DELETE FROM runs WHERE number = ?", (number,))
+
+        self._database.submit(remove).result()
+
     def abandon(self, board: str) -> tuple[str, ...]:
         """End the board's unfinished runs of dead processes, which nobody is to take up any more; gives their ids."""
 

@@ -101,6 +101,8 @@ def test_others_on_the_board_are_told() -> None:
             ev.LocksChanged(at=START + 11, problem="the server does not answer"),
             ev.LocksChanged(at=START + 12),
             ev.TaskLanded(at=START + 13, task="T1", commit="1" * 40, train=0),
+            seen(14, me, gone, msgspec.structs.replace(cyd, landed=1, finished=True)),
+            seen(15, me, gone, msgspec.structs.replace(cyd, landed=1, finished=True, present=False)),
         ]
     )
     assert lines[1:] == [
@@ -113,6 +115,7 @@ def test_others_on_the_board_are_told() -> None:
         "00:11  run    error: the server does not answer: no task is claimed and nothing lands until it is back",
         "00:12  run    the locks are back, and the run goes on",
         "00:13  T1     landed, 1111111",
+        "00:14  run    cyd, process 7 has finished, with 1 task landed: 1 orchestrator at work",
     ]
     assert told([start, seen(2, me, bea, cyd)])[1:] == [
         "00:02  run    shares the board with bea, process 917; cyd, process 7: 3 orchestrators at work"

@@ -10,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from engine.events import RunFinished, TaskLanded, decode
 from engine.llm.simulator import Simulator
 from tests.cli.taskyard import PROGRAM, Said, taskyard
+from tests.e2e.crew import until
 from tests.sample_repository import SampleRepository
 
 Repo = Callable[..., SampleRepository]
@@ -281,14 +283,56 @@ def test_a_signal_before_the_run_has_begun(repo: Repo) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         running = subprocess.Popen(
-            [*PROGRAM, "run", "--headless"], cwd=made.path, env=environment(TASKYARD_LLM_BASE_URL=url)
+            [*PROGRAM, "run", "--headless"],
+            cwd=made.path,
+            env=environment(TASKYARD_LLM_BASE_URL=url),
+            stderr=subprocess.PIPE,
+            text=True,
         )
         silent.settimeout(30)
         connection, _ = silent.accept()
         running.send_signal(signal.SIGTERM)
-        assert running.wait(10) == 143
+        assert running.communicate(timeout=20)[1] == "taskyard: interrupted before the run began\n"
+        assert running.returncode == 143
         connection.close()
     assert nothing_was_written(made.path)
+
+
+def test_a_run_that_could_not_begin_is_not_told_of(repo: Repo) -> None:
+    """One that was interrupted while it opened its state neither died nor is there anything to take up."""
+    made = project(repo)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        locks = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        running = start("run", "--headless", at=made.path, TASKYARD_LOCKS_URL=locks)
+        silent.settimeout(30)
+        connection, _ = silent.accept()
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=20)
+        assert running.returncode == 130
+        connection.close()
+    said = taskyard("status", at=made.path)
+    assert "nothing was run here yet" in said.err
+
+
+def test_a_second_signal_ends_the_run_at_once_and_says_so(repo: Repo, tmp_path: Path) -> None:
+    begun, err = tmp_path / "begun", tmp_path / "err"
+    deaf = (
+        f"import pathlib, signal\nsignal.signal(15, signal.SIG_IGN)\npathlib.Path({str(begun)!r}).touch()\n"
+    )
+    made = project(repo, agent=deaf + SLOW)
+    with err.open("wb") as file:
+        running = start("run", "--json", at=made.path, stderr=file)
+    until(begun.exists)
+    running.send_signal(signal.SIGINT)
+    until(lambda: b"again to end at once" in err.read_bytes())
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert err.read_text().splitlines() == [
+        "taskyard: stopping; again to end at once",
+        "taskyard: ended at once; the same command goes on from here",
+    ]
+    assert processes_of(made.path.parent / "agent.py") == []
 
 
 def test_a_second_run_of_the_same_board_is_refused(repo: Repo) -> None:
@@ -330,8 +374,10 @@ def test_names_with_spaces_and_other_letters(repo: Repo) -> None:
     assert "all landed: 3 of 3" in said.out
 
 
-def start(*args: str, at: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*PROGRAM, *args], cwd=at, stdout=subprocess.PIPE, env=environment())
+def start(*args: str, at: Path, stderr: IO[bytes] | None = None, **more: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*PROGRAM, *args], cwd=at, stdout=subprocess.PIPE, stderr=stderr, env=environment(**more)
+    )
 
 
 def environment(**more: str) -> dict[str, str]:

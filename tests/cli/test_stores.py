@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from engine.model import TaskState
 from engine.paths import StatePaths
 from engine.store.cache import CacheKey, ResultCache
 from engine.store.history import HistoryPruner, PrunePolicy, TaskHistory
+from engine.store.journal import Journal
+from engine.store.owner import Owner
 from engine.store.state_db import open_state
 from tests.cli.taskyard import taskyard
 from tests.sample_repository import SampleRepository
@@ -156,6 +159,32 @@ def test_history_list_and_filters(root: Path, run: Run) -> None:
     assert json.loads(run("history", "list", "--task", "T9", "--since", "1h", "--limit", "5", "--json"))
     assert run("history", "list", "--run", "r2") == "no execution matches\n"
     assert run("history", "list", "--since", "5m") == "no execution matches\n"
+
+
+def test_history_of_a_run_that_stopped_says_that_nothing_runs(root: Path, run: Run) -> None:
+    fill_history(root)
+    paths = paths_of(root)
+    database = open_state(paths.state_db)
+    journal, history = Journal(database, paths.archive), HistoryPruner(database, PrunePolicy(paths.archive))
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    owners = {"dead": Owner(socket.gethostname(), dead.pid), "alive": Owner.of_this_process()}
+    for name, owner in owners.items():
+        journal.begin_run(name, "board.md", owner=owner)
+        entry = TaskHistory(id=name, run=name, task=name, status=TaskState.RUNNING, started=time.time())
+        history.add(entry).result()
+    database.close()
+
+    def listed(*options: str) -> dict[str, str]:
+        entries = json.loads(run("history", "list", *options, "--json"))
+        return {entry["task"]: entry["status"] for entry in entries}
+
+    assert listed("--limit", "2") == {"dead": "interrupted", "alive": "running"}
+    assert listed("--status", "running", "--limit", "1") == {"alive": "running"}
+    assert listed("--status", "interrupted", "--limit", "1") == {"dead": "interrupted"}
+    assert "interrupted" in run("history", "list", "--run", "dead")
+    assert "4 failed, 4 landed, 1 running, 1 interrupted" in run("history", "stats")
+    assert json.loads(run("history", "stats", "--json"))["by_status"]["interrupted"] == 1
 
 
 def test_history_stats(root: Path, run: Run) -> None:

@@ -67,6 +67,17 @@ async def test_many_orchestrators_take_no_more_than_their_share() -> None:
         assert whole.split() == ["all,", "with", "37", "not", "shown", "20", "0", "0", "$20.00"]
 
 
+async def test_a_dashboard_that_stays_open_after_its_end_is_not_at_work() -> None:
+    source = moments.shared()
+    other = PeerFigures("build-02", 917, "r2", moments.BEGIN, finished=True, landed=3)
+    source.play(ev.Measured(at=source.now(), peers=(other,)))
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE):
+        await ready(app)
+        await until(lambda: "0 orchestrators, 1 finished" in shown(app, "#crew"))
+        assert "build-02, process 917, finished" in shown(app, "#crew")
+
+
 async def test_the_banner_says_what_waits_while_the_locks_are_away() -> None:
     source = moments.locks_away()
     app = DashboardApp(source)

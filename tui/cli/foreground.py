@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -34,7 +35,8 @@ async def run_and_print(
     Raises UsageError before anything is written.
     """
     bus = Bus()
-    with _Interruption() as interruption:
+    goes_on = "; the same command goes on from here" if kept else ""
+    with _Interruption(goes_on) as interruption:
         try:
             orchestrator = await Orchestrator.open(settings, bus=bus, environ=environ)
             interruption.stop_with(orchestrator.commands.stop)
@@ -88,8 +90,10 @@ def _same_reader() -> bool:
 class _Interruption:
     """Turns signals into a request to stop. What was ignored when we started (nohup, a background job) stays so."""
 
-    def __init__(self) -> None:
+    def __init__(self, goes_on: str) -> None:
         self.signal = 0
+        self._goes_on = goes_on
+        self._begun = False
         self._loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
@@ -103,8 +107,9 @@ class _Interruption:
         return 128 + (self.signal or signal.SIGINT)
 
     def stop_with(self, stop: Callable[[], object]) -> None:
-        """Call this at the first signal, from now on."""
+        """Call this at the first signal, from now on: the run has begun."""
         self._stop = stop
+        self._begun = True
 
     def stop_from_thread(self) -> None:
         """Stop the run, from another thread."""
@@ -113,9 +118,13 @@ class _Interruption:
     def _received(self, number: int) -> None:
         if self.signal:
             self._end()
+            told = f"ended at once{self._goes_on}"
         else:
             self.signal = number
             self._stop()
+            told = "stopping; again to end at once" if self._begun else "interrupted before the run began"
+        with contextlib.suppress(OSError):  # After SIGHUP the terminal may have gone.
+            complain(told)
 
     def __enter__(self) -> Self:
         for number in self._caught:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +13,7 @@ import typer
 from engine.errors import UsageError
 from tui.cli.console import say, say_json, say_table
 from tui.cli.options import AsJson, Limit
-from tui.cli.place import find_place
+from tui.cli.place import find_place, open_journal
 
 if TYPE_CHECKING:
     from engine.store.history import HistoryReader, TaskHistory
@@ -23,7 +24,7 @@ archive_app = typer.Typer(help="Compressed segments of older executions.")
 app.add_typer(archive_app, name="archive")
 
 Status = Annotated[
-    Literal["running", "to_land", "landed", "failed", "cancelled"] | None,
+    Literal["running", "interrupted", "to_land", "landed", "failed", "cancelled"] | None,
     typer.Option("--status", help="Only executions that stand so."),
 ]
 Since = Annotated[
@@ -52,23 +53,39 @@ def list_(
     """List live executions, started last first."""
     from engine.model import TaskState
 
-    state = None if status is None else TaskState(status)
+    unended = status in ("running", "interrupted")
+    state = None if status is None else TaskState.RUNNING if unended else TaskState(status)
+    start = None if since is None else time.time() - _seconds(since)
     with _opened() as history:
-        start = None if since is None else time.time() - _seconds(since)
-        found = history.find(status=state, run=run, task=task, since=start, limit=limit) if history else ()
-    return _show(found, as_json)
+        if history is None:
+            return _show((), as_json)
+        most = -1 if unended else limit
+        found = history.find(status=state, run=run, task=task, since=start, limit=most)
+    at_work = _at_work()
+    if unended:
+        found = tuple(each for each in found if _standing(each, at_work) == status)[:limit]
+    return _show(found, as_json, at_work)
 
 
 @app.command()
 def stats(as_json: AsJson = False) -> int:
     """Print how full the live store is, what was pruned, and what it takes."""
+    import msgspec
+
+    from engine.model import TaskState
     from engine.store.history import HistoryStats
     from tui.plain import ago, count, size
 
     with _opened() as history:
         found = history.stats() if history is not None else HistoryStats()
+        unended = history.find(status=TaskState.RUNNING, limit=-1) if history is not None else ()
+    standings = Counter({state.value: number for state, number in found.by_status.items()})
+    if unended:
+        at_work = _at_work()
+        standings += Counter(_standing(each, at_work) for each in unended)
+        standings -= Counter(each.status.value for each in unended)
     if as_json:
-        say_json(found)
+        say_json(msgspec.to_builtins(found) | {"by_status": standings})
         return 0
     say(f"entries   {found.entries:,} of {found.max_entries:,}")
     say(f"bytes     {size(found.bytes)} of {size(found.max_bytes)}")
@@ -77,10 +94,8 @@ def stats(as_json: AsJson = False) -> int:
     say(f"archived  {found.archived:,} in {count(found.segments, 'segment')}, {size(found.archived_bytes)}")
     say(f"pruned    {count(found.prunes, 'time')}")
     say(f"journal   {size(found.journal_bytes)}")
-    if found.by_status:
-        say(
-            "status    " + ", ".join(f"{number:,} {state.value}" for state, number in found.by_status.items())
-        )
+    if standings:
+        say("status    " + ", ".join(f"{number:,} {word}" for word, number in standings.items()))
     if found.problem:
         say(f"problem   {found.problem}")
     return 0
@@ -166,11 +181,28 @@ def _archive() -> HistoryArchive:
     return HistoryArchive(find_place().paths.archive)
 
 
-def _show(found: Sequence[TaskHistory], as_json: bool) -> int:
+def _at_work() -> frozenset[str]:
+    """The runs that a process is at work on."""
+    reader = open_journal(find_place())
+    try:
+        return frozenset(row.run for row in reader.runs() if row.is_alive(time.time()))
+    finally:
+        reader.close()
+
+
+def _standing(entry: TaskHistory, at_work: Collection[str]) -> str:
+    """How the execution stands: nothing runs once its run has stopped."""
+    return entry.status.value if entry.ended is not None or entry.run in at_work else "interrupted"
+
+
+def _show(found: Sequence[TaskHistory], as_json: bool, at_work: Collection[str] = ()) -> int:
+    """Print the executions. `at_work`: the runs of those that may not have ended."""
+    import msgspec
+
     from tui.plain import duration, money, when
 
     if as_json:
-        say_json(found)
+        say_json([msgspec.to_builtins(each) | {"status": _standing(each, at_work)} for each in found])
         return 0
     if not found:
         say("no execution matches")
@@ -178,7 +210,7 @@ def _show(found: Sequence[TaskHistory], as_json: bool) -> int:
     rows = [
         (
             entry.task,
-            entry.status.value,
+            _standing(entry, at_work),
             str(entry.attempts),
             when(entry.started),
             duration(entry.duration) if entry.duration is not None else "",
