@@ -29,7 +29,7 @@ from engine.store.database import Connection, Database, DatabaseError
 from engine.store.journal_reader import decoded
 from engine.store.moving import move_oldest
 from engine.store.owner import Owner
-from engine.store.ownership import Claim, abandon_runs, claim_run, insert_run, token_of
+from engine.store.ownership import Claim, abandon_runs, claim_run, insert_run, token_of, withdraw_run
 from engine.store.run_log import RunRow, existing_run
 
 
@@ -82,10 +82,7 @@ class Journal:
 
         def remove(connection: Connection) -> None:
             self._check(connection, run)
-            number = _existing(connection, run).number
-            if connection.execute("SELECT 1 FROM events WHERE run = ?", (number,)).get is None:
-                connection.execute("DELETE FROM claims WHERE run = ?", (number,))
-                connection.execute("DELETE FROM runs WHERE number = ?", (number,))
+            withdraw_run(connection, run)
 
         self._database.submit(remove).result()
 

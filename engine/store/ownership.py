@@ -74,6 +74,14 @@ def abandon_runs(connection: Connection, rows: Sequence[RunRow], at: float) -> N
     )
 
 
+def withdraw_run(connection: Connection, run: str) -> None:
+    """Take back a run of which nothing was told yet, as if nobody had begun it."""
+    number = existing_run(connection, run).number
+    if connection.execute("SELECT 1 FROM events WHERE run = ?", (number,)).get is None:
+        connection.execute("DELETE FROM claims WHERE run = ?", (number,))
+        connection.execute("DELETE FROM runs WHERE number = ?", (number,))
+
+
 def insert_run(connection: Connection, run: str, board: str, owner: Owner, at: float) -> RunRow:
     """Begin a run. Raises StoreError when the id is taken."""
     if find_run(connection, run) is not None:
