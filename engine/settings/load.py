@@ -144,8 +144,6 @@ def _read(kind: Kind, value: object, what: str, *, text: bool) -> object:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, str):
-        value = re.sub(r"//[^/]*@", "//…@", value)  # a password in an address
     text = (
         f'"{value}"'
         if isinstance(value, str)
@@ -153,6 +151,11 @@ def _shown(value: object) -> str:
         if isinstance(value, bool)
         else str(value)
     )
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    text = re.sub(r"//[^/]*@", "//…@", text)  # a password in an address
     return text if len(text) <= 60 else text[:57] + "…"
 
 
@@ -172,7 +175,21 @@ def _parse(source: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file.name} is not valid TOML: {error}", "mend that line") from None
+        raise _no_toml(str(error), source, file.name) from None
+
+
+def _no_toml(message: str, source: str, name: str) -> SettingsError:
+    """Say what is wrong, where, and how the line reads."""
+    lines = source.rstrip().splitlines() or [""]
+    what, _, place = message.removesuffix(")").rpartition(" (at ")
+    numbers = re.fullmatch(r"line (\d+), column (\d+)", place)
+    # Else it is "end of document": something was left open.
+    line, column = (int(numbers[1]), int(numbers[2])) if numbers else (len(lines), len(lines[-1]) + 1)
+    text = lines[min(line, len(lines)) - 1].strip()
+    hint = f"the line reads {_cut(text)}" if text else "mend that line"
+    if what in ("Invalid value", "Expected newline or end of document after a statement"):
+        hint += "; text stands in quotes"
+    return SettingsError(f"{name}:{line}:{column}: no valid TOML ({what})", hint)
 
 
 def _flatten(

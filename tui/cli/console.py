@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import typer
 
+LONGEST_COMPLAINT = 2000  # characters
 BROKEN_PIPE = 141
 """The exit status after the reader of our output has gone: what a shell shows for a death by SIGPIPE."""
 
@@ -55,7 +56,9 @@ def say_json(value: object) -> None:
 
 def complain(text: str) -> None:
     """Print one line on standard error, with the program's name before it."""
-    typer.echo(f"taskyard: {' '.join(text.split())}", err=True)
+    from tui.plain import one_line
+
+    typer.echo(f"taskyard: {one_line(text, LONGEST_COMPLAINT)}", err=True)
 
 
 def on_terminal() -> bool:
