@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import GitError, PreflightError
+from engine.git.versions import INSTALL
 
 CART_TASKS = 14
 """How many tasks the board has by itself; further ones are generated."""
@@ -171,7 +172,7 @@ def _git(directory: Path, *arguments: str, date: str = _BEGUN) -> None:
             text=True,
         )
     except FileNotFoundError as error:
-        raise PreflightError("git is not installed", "install git 2.38 or newer") from error
+        raise PreflightError("git is not installed", INSTALL) from error
     except subprocess.CalledProcessError as error:
         raise GitError(
             f"git {arguments[0]} failed: {error.stderr.strip()}", status=error.returncode, stderr=error.stderr

@@ -10,8 +10,7 @@ from engine.errors import GitError, MergeConflictError
 from engine.git.checkout import check_out
 from engine.git.registry import add_detached
 from engine.git.repository import Repository
-
-MERGE_TREE_SINCE = (2, 38)  # the git that merges without a worktree
+from engine.git.versions import MERGE_TREE
 
 
 class Combiner:
@@ -28,7 +27,7 @@ class Combiner:
 
     async def merge_tree(self, ours: str, theirs: str) -> str:
         """Give the tree of that merge, without a commit. Raises MergeConflictError with the paths, or GitError."""
-        if await self._repository.version() < MERGE_TREE_SINCE:
+        if await self._repository.version() < MERGE_TREE:
             return await self._merge_in_worktree(ours, theirs)
         result = await self._repository.run(
             "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs, check=False

@@ -11,14 +11,12 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import GitError, PreflightError, PushRejectedError
-from engine.git.combine import MERGE_TREE_SINCE
 from engine.git.registry import checked_out_at
 from engine.git.repository import Repository
-from engine.git.sparse import SINCE as SPARSE_SINCE
 from engine.git.upstream import Upstream
+from engine.git.versions import INSTALL, MERGE_TREE, NEEDED, SPARSE, named
 from engine.git.words import count_of
 
-OLDEST = (2, 30)  # the oldest git that a run is begun with
 SIGN_TIMEOUT = 15.0  # seconds: a key agent may ask a person
 MANY_FILES = 50_000  # of which a worktree for each task takes its time
 
@@ -74,16 +72,17 @@ async def preflight(
 
 async def _git_is_new_enough(repository: Repository, notices: list[str], sparse: Sequence[str]) -> None:
     version = await repository.version()
-    name = ".".join(map(str, version))
-    if version < OLDEST:
-        raise PreflightError(f"git {name} is too old", "install git 2.38 or newer")
-    if sparse and version < SPARSE_SINCE:
+    if version < NEEDED:
+        raise PreflightError(f"git {named(version)} is too old", INSTALL)
+    if sparse and version < SPARSE:
         raise PreflightError(
-            f"git {name} is too old for [git] sparse", "install git 2.37 or newer, or remove that setting"
+            f"git {named(version)} is too old for [git] sparse",
+            f"install git {named(SPARSE)} or newer, or remove that setting",
         )
-    if version < MERGE_TREE_SINCE:
+    if version < MERGE_TREE:
         notices.append(
-            f"git {name} cannot merge without a checkout: landing is slower than with git 2.38 or newer"
+            f"git {named(version)} cannot merge without a checkout: "
+            f"landing is slower than with git {named(MERGE_TREE)} or newer"
         )
 
 

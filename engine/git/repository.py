@@ -24,6 +24,7 @@ import msgspec
 
 from engine.errors import GitError, PreflightError
 from engine.git.environment import clean_environment
+from engine.git.versions import INSTALL
 from engine.process import is_secret
 
 FAULT_POINT = "TASKYARD_FAULT_POINT"
@@ -230,7 +231,7 @@ class _Child:
             subcommand = next(word for word in self._command[3:] if word != "-c" and "=" not in word)
             raise GitError(
                 f"git {subcommand} took longer than {self._timeout:g} s",
-                "raise [git] timeout if that is normal",
+                "see what holds git up: a hook that waits, a slow disk, another git",
             ) from None
         return GitResult(child.returncode, _text(out), _text(err))
 
@@ -254,7 +255,7 @@ class _Child:
                     start_new_session=True,
                 )
             except GitCommandNotFound:
-                raise PreflightError("git is not installed", "install git 2.38 or newer") from None
+                raise PreflightError("git is not installed", INSTALL) from None
             # GitPython ends the process when its wrapper is no longer referred to.
             self._keeper = process
             self._process = process.proc

@@ -14,9 +14,6 @@ from pathlib import Path, PurePosixPath
 
 from engine.git.repository import Repository
 
-SINCE = (2, 37)
-"""Git that notices by itself when a file outside the folders was made."""
-
 _ADD_SPARSE_SINCE = (2, 34)  # the git from which `add` must be told to take files outside the folders
 _LITERAL = {"GIT_LITERAL_PATHSPECS": "1"}
 

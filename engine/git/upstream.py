@@ -11,6 +11,7 @@ from engine.git.registry import checked_out_at, drop_half_made
 from engine.git.repository import Repository
 
 FETCHES = 3  # tries, where worktrees that are half made are in the way
+_SLOW = "see whether the remote answers, and raise [git] timeout if it is only slow"
 
 
 class Upstream:
@@ -40,11 +41,14 @@ class Upstream:
             return await self._repository.commit_of(self.ref)
         async with self._fetching:  # Two at once would be in each other's way at the ref.
             for _ in range(FETCHES):
-                fetched = await self._repository.run(
-                    "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance",
-                    "--recurse-submodules=no", "--refmap=", self.remote, f"+{self.ref}:{self.copy}",
-                    check=False, timeout=self._timeout,
-                )  # fmt: skip
+                try:
+                    fetched = await self._repository.run(
+                        "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance",
+                        "--recurse-submodules=no", "--refmap=", self.remote, f"+{self.ref}:{self.copy}",
+                        check=False, timeout=self._timeout,
+                    )  # fmt: skip
+                except GitError as error:
+                    raise PushRejectedError(error.message, _SLOW, kind="unreachable") from error
                 if "bad object worktrees/" not in fetched.stderr:
                     break
                 # Git reads the HEADs of all worktrees, also of one that is being made, or whose making was killed.
@@ -84,7 +88,7 @@ class Upstream:
                 timeout=self._timeout,
             )
         except GitError as error:
-            raise PushRejectedError(error.message, error.hint, kind="unknown") from error
+            raise PushRejectedError(error.message, _SLOW, kind="unknown") from error
         if pushed.status != 0:
             raise self._refused(f"{pushed.stdout}\n{pushed.stderr}")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.board import read_board
+from engine.git.versions import INSTALL
 from engine.settings import load_settings
 from tests.cli.taskyard import taskyard
 from tests.sample_repository import SampleRepository
@@ -66,7 +67,7 @@ def test_in_a_bare_repository(repo: Repo) -> None:
 
 def test_without_git(tmp_path: Path) -> None:
     said = taskyard("status", at=tmp_path, environ={"PATH": str(tmp_path)})
-    assert (said.status, said.err) == (2, "taskyard: git is not installed: install git 2.38 or newer\n")
+    assert (said.status, said.err) == (2, f"taskyard: git is not installed: {INSTALL}\n")
 
 
 def test_a_leaked_git_dir_does_not_point_elsewhere(repo: Repo, tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import PreflightError
+from engine.errors import GitError, PreflightError, PushRejectedError
 from engine.git import preflight as preflight_module
 from engine.git.preflight import Preflight, preflight
 from engine.git.repository import Repository
+from engine.git.upstream import Upstream
 from engine.git.worktrees import Worktrees
-from tests.git.trains import BOARD, TARGET, board, old_git
+from tests.git.trains import BOARD, TARGET, board, old_git, slow_git
 from tests.sample_repository import SampleRepository, make_sample_repository
 
 Make = Callable[..., SampleRepository]
@@ -283,3 +284,22 @@ async def test_a_checkout_behind_its_remote_begins_from_the_remote(repo: Make, t
     found = await look(sample.path, target="main")
     assert found.base == theirs
     notice(found, "your main is behind: tasks begin from origin/main")
+
+
+async def test_a_remote_that_does_not_answer_in_time_names_its_time_limit(
+    repo: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = repo()
+    slow_git(tmp_path / "slow", monkeypatch)
+    repository = await Repository.open(sample.path, environ=os.environ)
+    upstream = Upstream(repository, "origin", "taskyard/board", timeout=0.5)
+    with pytest.raises(
+        PushRejectedError, match=r"git fetch took longer than 0\.5 s.*\[git\] timeout"
+    ) as fetch:
+        await upstream.fetch()
+    assert fetch.value.kind == "unreachable"
+    with pytest.raises(PushRejectedError, match=r"git push took longer than 0\.5 s.*\[git\] timeout"):
+        await upstream.push(sample.git("rev-parse", "HEAD"), expected=None)
+    with pytest.raises(GitError, match=r"git status took longer") as local:
+        await repository.run("status", "--ignored", timeout=0.5)
+    assert "[git] timeout" not in str(local.value), "that setting bounds only what asks the remote"

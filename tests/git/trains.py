@@ -135,16 +135,25 @@ async def make_yard(sample: SampleRepository, root: Path, target: str = TARGET) 
 
 def old_git(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     """Put a git on PATH that says it is older, and has not what came later."""
+    _other_git(
+        folder,
+        monkeypatch,
+        f'*" version "*|*" --version "*) echo git version {version}; exit 0 ;;\n'
+        '*" merge-tree "* | *" worktree list "*" -z "*) echo usage: git >&2; exit 129 ;;\n',
+    )
+
+
+def slow_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a git on PATH that takes a minute for some commands."""
+    _other_git(folder, monkeypatch, '*" fetch "* | *" push "* | *" status --ignored "*) exec sleep 60 ;;\n')
+
+
+def _other_git(folder: Path, monkeypatch: pytest.MonkeyPatch, cases: str) -> None:
+    """Put a git on PATH that does some commands in its own way; `cases` are of a shell's `case` over its words."""
     git = shutil.which("git")
     folder.mkdir()
-    (folder / "git").write_text(
-        "#!/bin/sh\n"
-        'case " $* " in\n'
-        f'*" version "*) echo git version {version}; exit 0 ;;\n'
-        '*" merge-tree "* | *" worktree list "*" -z "*) echo usage: git >&2; exit 129 ;;\n'
-        "esac\n"
-        f'exec {git} "$@"\n'
-    )
+    script = f'#!/bin/sh\ncase " $* " in\n{cases}esac\nexec {git} "$@"\n'
+    (folder / "git").write_text(script)
     (folder / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 

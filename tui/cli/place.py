@@ -61,12 +61,13 @@ def find_checkout(start: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
     import subprocess
 
     from engine.git.environment import clean_environment
+    from engine.git.versions import INSTALL
 
     command = ["git", "-C", str(start), "rev-parse", "--show-toplevel", "--git-common-dir"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(environ))
     except FileNotFoundError:
-        raise PreflightError("git is not installed", "install git 2.38 or newer") from None
+        raise PreflightError("git is not installed", INSTALL) from None
     if done.returncode == 0:
         root, common_dir = done.stdout.splitlines()
         return Path(root), (start / common_dir).resolve()

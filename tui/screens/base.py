@@ -12,15 +12,12 @@ from textual.widgets import Static
 
 from tui.frame import Frame
 from tui.modes import ModeBound, works_in
+from tui.room import ENOUGH, LEAST
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
 
 _T = TypeVar("_T")
-
-
-MIN_SIZE = (38, 10)  # cells and lines; below them nothing can be read
-GOOD_SIZE = (40, 12)  # what is asked for then
 
 
 class TooSmallNote(Static):
@@ -64,12 +61,10 @@ class Guarded:
         """Cover the screen, or not."""
         screen = cast("Screen[object]", self)
         width, height = screen.app.size
-        small = width < MIN_SIZE[0] or height < MIN_SIZE[1]
+        small = width < LEAST[0] or height < LEAST[1]
         for note in screen.query(TooSmallNote):
             note.display = small
-            note.update(
-                Content(f"terminal too small: needs {GOOD_SIZE[0]}×{GOOD_SIZE[1]}, has {width}×{height}")
-            )
+            note.update(Content(f"terminal too small: needs {ENOUGH[0]}×{ENOUGH[1]}, has {width}×{height}"))
 
 
 class FrameScreen(Guarded, ModeBound, Screen[None]):
