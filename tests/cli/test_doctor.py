@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.git.versions import INSTALL
 from engine.llm.simulator import Simulator
 from tests.cli.taskyard import Said, taskyard
 from tests.cli.test_run import BOARD, settings
+from tests.git.trains import old_git
 from tests.sample_repository import SampleRepository
 
 Repo = Callable[..., SampleRepository]
@@ -106,6 +108,7 @@ def test_the_board_is_diagnosed_by_line(repo: Repo) -> None:
     ("files", "about", "words"),
     [
         ({}, "board", "there is no board at"),
+        ({"plan.md": BOARD}, "board", "this repository has plan.md; start with: taskyard run plan.md"),
         ({"taskyard.toml": "[rum]\n"}, "settings", "the nearest is run"),
     ],
 )
@@ -140,3 +143,19 @@ def test_json(repo: Repo) -> None:
     [models] = [finding for finding in report if finding["about"] == "models"]
     assert models["level"] == "error"
     assert models["hint"]
+
+
+@pytest.mark.parametrize(
+    ("version", "line"),
+    [
+        ("2.29.2", f"✗ 2.29.2 is too old: {INSTALL}"),
+        ("2.30.0", "! 2.30.0 lands work through a checkout: nothing is missing, but git 2.38 or newer lands faster"),
+        ("2.38.1", "✓ 2.38.1"),
+    ],
+)  # fmt: skip
+def test_what_git_is_needed_and_what_is_better(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, line: str
+) -> None:
+    root = repo({"tasks/board.md": BOARD}).path
+    old_git(tmp_path / "old", monkeypatch, version)
+    assert found(taskyard("doctor", at=root), "git") == [line]

@@ -90,6 +90,22 @@ def test_no_board(repo: Repo) -> None:
     assert nothing_was_written(root)
 
 
+def test_no_board_of_that_name_but_others(repo: Repo) -> None:
+    others = {f"plans/{name}.md": BOARD for name in ("a", "b", "c", "d")}
+    root = repo(
+        {"tasks/board.md": BOARD, "README.md": "# No table\n", ".gitignore": "build/\n"} | others
+    ).path
+    (root / "build").mkdir()
+    (root / "build" / "old.md").write_text(BOARD)
+    (root / "new.md").write_text(BOARD)
+    said = one_line(taskyard("run", "nope.md", at=root / "plans"))
+    assert said == (
+        f"there is no board at {root}/plans/nope.md: this repository has ../new.md, a.md, b.md and 3 more; "
+        "start with: taskyard run ../new.md"
+    )
+    assert nothing_was_written(root)
+
+
 def test_a_board_named_on_the_command_line_is_relative_to_where_one_stands(repo: Repo) -> None:
     root = repo({"src/a.py": ""}).path
     assert f"there is no board at {root}/src/plan.md" in one_line(

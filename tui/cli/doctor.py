@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import TaskyardError, UsageError
+from tui.cli.boards import read_board_of
 from tui.cli.console import say, say_json
 from tui.cli.findings import Finding, Level, of_error
 from tui.cli.lock_findings import examine_locks
 from tui.cli.options import AsJson
 from tui.cli.place import Place, find_place, read_only_above
+from tui.room import ENOUGH
 
 if TYPE_CHECKING:
     from engine.git.preflight import Preflight
@@ -22,9 +24,7 @@ if TYPE_CHECKING:
     from engine.llm.client import ModelClient
     from engine.settings import RoleSettings, Settings
 
-OLDEST_GIT = (2, 38)  # the oldest that merges without a worktree
 LEAST_FREE = 10**9  # bytes
-SMALLEST_TERMINAL = (40, 12)  # cells and lines
 
 
 def doctor(as_json: AsJson = False) -> int:
@@ -74,17 +74,21 @@ def _git() -> Finding:
     import re
     import subprocess
 
+    from engine.git.versions import INSTALL, MERGE_TREE, NEEDED, named
+
     try:
         said = subprocess.run(["git", "--version"], capture_output=True, text=True).stdout
     except FileNotFoundError:
-        return Finding("error", "git", "is not installed", "install git 2.38 or newer")
+        return Finding("error", "git", "is not installed", INSTALL)
     found = re.search(r"(\d+)\.(\d+)[\d.]*", said)
     if found is None:
-        return Finding("warning", "git", f"tells no version: {said.strip()}", "install git 2.38 or newer")
-    if (int(found[1]), int(found[2])) < OLDEST_GIT:
-        return Finding(
-            "warning", "git", f"{found[0]} lands slowly, through a worktree", "install git 2.38 or newer"
-        )
+        return Finding("warning", "git", f"tells no version: {said.strip()}", INSTALL)
+    version = int(found[1]), int(found[2])
+    if version < NEEDED:
+        return Finding("error", "git", f"{found[0]} is too old", INSTALL)
+    if version < MERGE_TREE:
+        hint = f"nothing is missing, but git {named(MERGE_TREE)} or newer lands faster"
+        return Finding("warning", "git", f"{found[0]} lands work through a checkout", hint)
     return Finding("ok", "git", found[0])
 
 
@@ -96,8 +100,8 @@ def _terminal(environ: Mapping[str, str]) -> Iterator[Finding]:
     size = f"{columns}×{lines}, {environ.get('TERM') or 'TERM is not set'}"
     if environ.get("TERM", "") in ("", "dumb"):
         yield Finding("warning", "terminal", size, "set TERM, such as xterm-256color, for the dashboard")
-    elif columns < SMALLEST_TERMINAL[0] or lines < SMALLEST_TERMINAL[1]:
-        yield Finding("warning", "terminal", size, "the dashboard needs at least 40×12")
+    elif columns < ENOUGH[0] or lines < ENOUGH[1]:
+        yield Finding("warning", "terminal", size, "the dashboard needs at least {}×{}".format(*ENOUGH))
     else:
         yield Finding("ok", "terminal", size)
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
@@ -124,17 +128,18 @@ async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator
     yield Finding("ok", "repository", f"{place.root}: work lands on {found.target}, {where}")
     for notice in found.notices:
         yield Finding("warning", "repository", notice)
-    async for finding in _board(settings, repository, found):
+    async for finding in _board(place, repository, found):
         yield finding
 
 
-async def _board(settings: Settings, repository: Repository, found: Preflight) -> AsyncIterator[Finding]:
+async def _board(place: Place, repository: Repository, found: Preflight) -> AsyncIterator[Finding]:
     from engine.model import BoardStatus
     from engine.project import look_at_board
     from tui.plain import count
 
     try:
-        board, name, rows = await look_at_board(settings, repository, found)
+        read_board_of(place)
+        board, name, rows = await look_at_board(place.settings, repository, found)
     except TaskyardError as error:
         yield of_error("board", error)
         return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tui.cli.boards import read_board_of
 from tui.cli.console import complain, on_terminal
 from tui.cli.options import CacheDir, Concurrency, EventsAsJson, Headless
 from tui.cli.place import Place, find_place, require_writable
@@ -86,15 +87,14 @@ def run_place(
     `kept`: whether the place is there afterwards, so that an interrupted run can be taken up.
     """
     require_writable(place)
+    read_board_of(place)  # the commonest mistake is told before the screen changes
     if not (headless or as_json or on_terminal()):
         complain("no terminal for the dashboard, so progress is printed as plain lines")
         headless = True
     if headless or as_json:
         return run_headless(place.settings, as_json=as_json, environ=environ, kept=kept)
-    from engine.board import read_board
     from tui.cli.dashboard import show_run
 
-    read_board(place.settings.run.board)  # the commonest mistake is told before the screen changes
     return show_run(place, environ, kept=kept)
 
 
