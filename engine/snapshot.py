@@ -87,10 +87,10 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
 
     `over` says that the newest attempt came to an end of its own, so that the next one is another; without it, an
     attempt that stands still was interrupted. `failures` and `returns` count failed attempts and send-backs since
-    somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the lessons this task
-    caused and has not resolved yet. `ended_badly` are the attempts that did, the newest of them last; `idle` seconds
-    since it started, nobody worked on the run. `revised` is the row as it was taken in after the task had begun: a
-    retry takes it. `removed` says that the board no longer asks for the task, which was cancelled for that.
+    somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the newest lessons this
+    task caused and has not resolved yet. `ended_badly` are the attempts that did, the newest of them last; for `idle`
+    seconds since it started, nobody worked on the run. `revised` is the row as it was taken in once the task had begun:
+    a retry takes it. `removed` says that the board no longer asks for the task, which was cancelled for that.
     """
 
     task: Task

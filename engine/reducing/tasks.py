@@ -18,6 +18,7 @@ MAX_SPANS = 60  # stages of one task, the newest
 MAX_TRIES = 12  # of one task that ended badly, the newest
 MAX_LANDINGS = 240  # times, for the rate of landing
 MAX_LESSONS = 50  # notes of what was learned, the newest
+MAX_LEARNED = 20  # lessons of one task that wait for what helps, the newest
 
 
 def _task_queued(state: Facts, e: ev.TaskQueued) -> None:
@@ -246,7 +247,7 @@ def _lesson_recorded(state: Facts, e: ev.LessonRecorded) -> None:
     state.add(lessons_recorded=1)
     view = state.tasks.get(e.task)
     if view is not None and e.lesson not in view.learned:
-        state.change(e.task, learned=(*view.learned, e.lesson))
+        state.change(e.task, learned=(*view.learned, e.lesson)[-MAX_LEARNED:])
     note = LessonNote(e.at, e.task, e.lesson, e.text, e.times_seen)
     # One lesson is one note, the newest: tasks that fail by the same are told in its count.
     others = tuple(other for other in state.lesson_notes if other.lesson != e.lesson)
