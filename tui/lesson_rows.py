@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from engine.store.lessons.record import Lesson
 
 WIDE = 84
+"""Cells from which a hit shows the type of its task and its age, too."""
+
 NARROW = 60
 """Cells below which a hit's kind gives its place to the message."""
 

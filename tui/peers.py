@@ -20,8 +20,8 @@ TITLES = ("working", "landed", "pushes", "cost")
 LEAST_LINES = 4
 """Lines below which there is only room for the sums."""
 
-_CELLS = (9, 8, 8, 9)
-_LEAST_NAME = 26
+_CELLS = (9, 8, 8, 9)  # the width of each column in TITLES
+_LEAST_NAME = 26  # cells for who it is, before figures are left out
 
 
 def place_of(host: str, pid: int) -> str:

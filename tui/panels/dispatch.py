@@ -17,7 +17,7 @@ from tui.widgets.line_view import LineView
 from tui.widgets.search_field import SearchField
 from tui.widgets.task_list import TaskList
 
-CREW_SHARE = 3
+CREW_SHARE = 3  # one line in so many of the panel's is the most for who shares the board
 
 
 class DispatchPanel(Panel):
