@@ -12,7 +12,7 @@ import msgspec
 from engine import events as ev
 from engine.calls import Bought
 from engine.model import AnswerSource, Role
-from engine.store.database import ReadOnlyDatabase
+from engine.store.database import Connection, ReadOnlyDatabase
 from tests.cli.taskyard import taskyard
 from tests.faults.yard import TARGET, Yard, until
 from tests.git.test_worktrees import state
@@ -172,9 +172,7 @@ class Books:
         found = []
         for path in self.yard.disk.rglob("cache.db"):
             database = ReadOnlyDatabase(path)
-            rows: list[Any] = database.read(
-                lambda c: c.execute("SELECT activity, value FROM entries JOIN bodies USING(id)").fetchall()
-            )
+            rows = database.read(kept_answers)
             database.close()
             found += [msgspec.json.decode(value, type=Bought) for role, value in rows if role in _ROLES]
         return found
@@ -231,6 +229,13 @@ class Books:
     def _held(self) -> object:
         said = taskyard("locks", "--json", at=self.yard.path, environ=self.yard.environment(0))
         return msgspec.json.decode(said.out) if said.status == 0 else said.err
+
+
+def kept_answers(connection: Connection) -> list[tuple[Any, ...]]:
+    """The activity and the value of each entry; none in a file whose maker was killed before it made the tables."""
+    made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone()
+    asked = "SELECT activity, value FROM entries JOIN bodies USING(id)"
+    return connection.execute(asked).fetchall() if made else []
 
 
 def _standing(events: list[ev.AnyEvent]) -> dict[str, str]:

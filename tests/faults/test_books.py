@@ -8,13 +8,14 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 
 from engine.calls import CallRecord
 from engine.llm.simulator.validation import VERSION
 from tests.faults.boards import models
-from tests.faults.books import LOSSES, Books
+from tests.faults.books import LOSSES, Books, kept_answers
 from tests.faults.yard import MARK, TARGET, Yard
 
 Damage = Callable[[Yard], object]
@@ -91,3 +92,7 @@ def test_every_loss_is_found(done: Yard) -> None:
         after = found()
         assert after[name] > before[name], f"{name} was not noticed: {books.losses}"
         before = after | {"paid twice": 0}
+
+
+def test_a_cache_whose_maker_was_killed_before_it_had_tables_holds_no_answers() -> None:
+    assert kept_answers(apsw.Connection(":memory:")) == []
