@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from engine import events as ev
 from engine.parts import Parts
 from engine.project import Project
-from engine.settings import Settings
 
 
 def opening(parts: Parts, project: Project) -> ev.RunStarted:
@@ -29,13 +26,5 @@ def opening(parts: Parts, project: Project) -> ev.RunStarted:
         max_batch=settings.git.max_batch,
         max_age=settings.git.max_age,
         budget_usd=settings.budget.usd,
-        roles={name: _described(settings, name) for name in ("planner", "implementer", "judge")},
+        roles={name: getattr(settings.roles, name).described for name in ("planner", "implementer", "judge")},
     )
-
-
-def _described(settings: Settings, name: str) -> str:
-    """The role's model, its agent command's name, or none."""
-    role = getattr(settings.roles, name)
-    if role.kind == "anthropic":
-        return str(role.model)
-    return Path(role.command[0]).name if role.kind == "command" else "none"

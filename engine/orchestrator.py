@@ -92,7 +92,8 @@ class Orchestrator:
             share.events.elsewhere = self._elsewhere
             share.events.reopened = lambda task: self.commands.try_again([task])
             share.events.away = self._locks_changed
-            share.gate.refused = lambda text: self._bus.notice("warning", text)
+            share.events.free = self._free
+            share.events.refused = lambda text: self._bus.notice("warning", text)
 
     @classmethod
     async def open(
@@ -175,6 +176,9 @@ class Orchestrator:
             self._bus.notice("info", text)
         for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.rows.refused)):
             self._bus.notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")
+        if parts.share is not None:
+            for text in parts.share.crew.differences:
+                self._bus.notice("warning", f"{text}: each goes by its own")
         for landed in await parts.recover(self._project.rows.reopened):
             self._bus.emit(ev.TaskLanded(at=self._now(), task=landed.task_id, commit=landed.commit, train=0))
         await self._tidy()
@@ -269,8 +273,18 @@ class Orchestrator:
         return {view.id: BoardStatus.FAILED for view in self._views() if view.state is TaskState.FAILED}
 
     def _elsewhere(self, task: str, host: str, pid: int) -> None:
+        view = self._bus.state.find(task)
+        if view is None or (host, pid) == (self._parts.host, self._parts.pid):
+            return
+        if view.state not in (TaskState.QUEUED, TaskState.ELSEWHERE) and not self._schedule.runs(task):
+            return  # What it waits for has not landed yet, as far as is known here.
         self._bus.emit(ev.TaskElsewhere(at=self._now(), task=task, host=host, pid=pid))
         self._parts.lander.hurry()  # What waits for it here may go without.
+
+    def _free(self, task: str) -> None:
+        view = self._bus.state.find(task)
+        if view is not None and view.state is TaskState.ELSEWHERE and not self._schedule.runs(task):
+            self._bus.emit(ev.TaskQueued(at=self._now(), task=task))
 
     def _locks_changed(self, problem: str) -> None:
         self._bus.emit(ev.LocksChanged(at=self._now(), problem=problem))

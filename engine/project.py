@@ -206,7 +206,7 @@ def _inside(board: Path, root: Path) -> str:
 async def shared_name(project: Project) -> str:
     """Give the name of the board that is the same for all who work on it, wherever their clone lies.
 
-    [locks] name, or what all clones have in common: where they push to, the branch, and the board's path.
+    [locks] name, or what all clones have in common: where they push to, and the board's path.
     """
     if project.settings.locks.name:
         return project.settings.locks.name
@@ -218,7 +218,7 @@ async def shared_name(project: Project) -> str:
         where = re.sub(r"^[a-z+]+://", "", where).rpartition("@")[2].replace(":", "/")
         path = (repository.root / where).resolve()
         where = str(path) if path.exists() else where
-    return f"{where.rstrip('/').removesuffix('.git')} {found.target} {project.board_path}"
+    return f"{where.rstrip('/').removesuffix('.git')} {project.board_path}"
 
 
 async def check_endpoint(client: ModelClient, environ: Mapping[str, str]) -> None:

@@ -84,7 +84,7 @@ async def _assemble(
     run, space = opened.run, opened.space
     for view in bus.state.snapshot().tasks:
         budget.book(view.id, view.usd)
-    share = await join(project, bus, run, paths) if settings.locks.sharing else None
+    share = await join(project, bus, run, paths, opened.journal) if settings.locks.sharing else None
     if share is not None:
         undo.push_async_callback(share.close)
     cache = await asyncio.to_thread(ResultCache, paths.cache_db, clock=bus.clock)
@@ -164,8 +164,8 @@ async def _assemble(
     def peers() -> tuple[PeerFigures, ...]:
         if share is None:
             return ()
-        budget.spent_elsewhere(sum(peer.usd for peer in share.peers if peer.run != run))
-        return share.peers
+        budget.spent_elsewhere(sum(peer.usd for peer in share.crew.peers if peer.run != run))
+        return share.crew.peers
 
     def queues() -> tuple[QueueFigures, ...]:
         return (lander.figures(), *((batcher.figures,) if batcher is not None else ()))

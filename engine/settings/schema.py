@@ -70,6 +70,13 @@ class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: Count | None = None
     thinking: Thinking = "off"
 
+    @property
+    def described(self) -> str:
+        """Who plays the role, in a word: the model, the agent command's name, or none."""
+        if self.kind == "anthropic":
+            return self.model
+        return Path(self.command[0]).name if self.kind == "command" else "none"
+
 
 class RolesSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The three roles. The Implementer spends most tokens, so its model is the one of the better price."""
@@ -157,7 +164,7 @@ class LocksSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How orchestrators share a board: by a Redis address over many hosts, or with `shared` over one host's file locks.
 
     `lease` is how long the tasks of a dead orchestrator stay with it, in seconds. `name` names the board alike on all
-    hosts; by default the remote's address, the target and the board's path do.
+    hosts; by default the remote's address and the board's path do.
     """
 
     url: RedisUrl | None = None

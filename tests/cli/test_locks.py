@@ -16,7 +16,7 @@ from engine import disks
 from engine.figures import PeerFigures
 from engine.locks import DistributedLock, open_locks
 from engine.paths import StatePaths
-from engine.sharing import Share
+from engine.sharing import Crew, Share, Terms
 from engine.store.owner import Owner
 from tests.cli.taskyard import Said, taskyard
 from tests.locks.servers import Server
@@ -87,8 +87,12 @@ def test_locks_are_named_by_what_they_are_for(root: Path, capsys: Capture) -> No
         def figures(working: int) -> PeerFigures:
             return PeerFigures("h", 1, "r1", 0.0)
 
-        shop = await Share.join(open_locks(None, paths.locks_db), "a:b shop", figures, lease=30)
-        other = await Share.join(open_locks(None, paths.locks_db), "other", figures, lease=30)
+        async def join(board: str) -> Share:
+            store = open_locks(None, paths.locks_db)
+            crew = await Crew.join(store, board, figures(0), Terms(), lease=30)
+            return Share(store, crew, figures, lease=30)
+
+        shop, other = await join("a:b shop"), await join("other")
         for task in ("T10", "T2", "x:%20 y"):
             assert await shop.claim(task, lambda: None) is not None
         permit = await shop.permits("type:fix_bug", 2).take()

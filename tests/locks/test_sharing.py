@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.claims import Outcome
-from engine.errors import LockLostError
+from engine.errors import LockLostError, PreflightError
 from engine.figures import PeerFigures
 from engine.git.cargo import Cargo
 from engine.locks import LockStore
-from engine.sharing import Share
+from engine.sharing import Crew, Share, Terms
 from tests.locks.conftest import Place
 
 LEASE = 5.0
+NO_TERMS = Terms()
 
 
 def nothing() -> None:
@@ -31,11 +33,15 @@ class Party:
         self._board = board
         self._following: dict[Share, asyncio.Future[None]] = {}
 
-    async def __call__(self, run: str, *, usd: float = 0.0, lease: float = LEASE) -> Share:
+    async def __call__(
+        self, run: str, *, usd: float = 0.0, lease: float = LEASE, terms: Terms = NO_TERMS
+    ) -> Share:
         def figures(working: int) -> PeerFigures:
             return PeerFigures("here", 1, run, 1.0, working=working, usd=usd)
 
-        share = await Share.join(self._place.open(), self._board, figures, lease=lease)
+        store = self._place.open()
+        crew = await Crew.join(store, self._board, figures(0), terms, lease=lease)
+        share = Share(store, crew, figures, lease=lease)
         self._following[share] = asyncio.ensure_future(share.follow())
         return share
 
@@ -124,21 +130,72 @@ async def test_an_outcome_counts_only_while_somebody_takes_part(join: Party) -> 
     await one.tell(claim, Outcome("failed", reason="no change"))
     await one.release(claim)
     late = await join("late")
-    assert late.session == one.session
+    assert late.crew.session == one.crew.session
     assert await late.claim("T1", nothing) is None
     await join.leave(one, late)
     next_day = await join("next day")
-    assert next_day.session != one.session
+    assert next_day.crew.session != one.crew.session
     assert await next_day.claim("T1", nothing) is not None
 
 
 async def test_each_knows_of_all_and_remembers_who_has_left(join: Party) -> None:
     one, two = await join("one", usd=1.0), await join("two", usd=2.0)
-    await until(lambda: len(one.peers) == len(two.peers) == 2)
-    assert sum(peer.usd for peer in two.peers) == 3.0
+    await until(lambda: len(one.crew.peers) == len(two.crew.peers) == 2)
+    assert sum(peer.usd for peer in two.crew.peers) == 3.0
     await join.leave(one)
-    await until(lambda: [peer.present for peer in two.peers] == [False, True])
-    assert sum(peer.usd for peer in two.peers) == 3.0, "what was spent stays spent"
+    await until(lambda: [peer.present for peer in two.crew.peers] == [False, True])
+    assert sum(peer.usd for peer in two.crew.peers) == 3.0, "what was spent stays spent"
+
+
+async def test_who_joins_later_knows_what_those_that_left_have_spent(join: Party) -> None:
+    one, two = await join("one", usd=1.0), await join("two")
+    await join.leave(one)
+    late = await join("late")
+    await until(lambda: [peer.run for peer in late.crew.peers if peer.present] == ["late", "two"])
+    assert {peer.run: peer.usd for peer in late.crew.peers}["one"] == 1.0
+    await join.leave(two, late)
+    assert "one" not in {peer.run for peer in (await join("next day")).crew.peers}, "that was another session"
+
+
+async def test_the_last_word_of_one_that_is_gone_counts(join: Party) -> None:
+    one, two = await join("one", usd=1.0), await join("two")
+
+    async def last_words(peer: PeerFigures) -> PeerFigures:
+        return msgspec.structs.replace(peer, usd=1.5)
+
+    two.crew.last_words = last_words
+    await until(lambda: len(two.crew.peers) == 2)
+    await join.leave(one)
+    await until(
+        lambda: [(peer.run, peer.usd) for peer in two.crew.peers if not peer.present] == [("one", 1.5)]
+    )
+
+
+async def test_other_terms_are_told_and_another_target_is_refused(join: Party) -> None:
+    await join("one", terms=Terms({"[git] target": "main"}, {"[run] max_attempts": "3", "[budget] usd": "5"}))
+    two = await join("two", terms=Terms({"[git] target": "main"}, {"[run] max_attempts": "4", "new": "1"}))
+    assert two.crew.differences == ("[run] max_attempts is 4 here, and 3 with here, process 1",)
+    with pytest.raises(PreflightError, match=r"\[git\] target is next here, and main with here, process 1"):
+        await join("three", terms=Terms({"[git] target": "next"}))
+    # The same run, taken up again before the lease of its dead process has lapsed.
+    await join("one", terms=Terms({"[git] target": "main"}))
+
+
+async def test_what_is_worked_on_elsewhere_is_known_without_asking_for_it(join: Party) -> None:
+    one, two = await join("one"), await join("two")
+    told: list[str] = []
+    two.events.elsewhere = lambda task, host, pid: told.append(f"{task} elsewhere")
+    two.events.free = lambda task: told.append(f"{task} free")
+    given_back, landed = await one.claim("T1", nothing), await one.claim("T2", nothing)
+    assert given_back is not None
+    assert landed is not None
+    await until(lambda: len(told) == 2)
+    assert sorted(told) == ["T1 elsewhere", "T2 elsewhere"]
+    await one.tell(landed, Outcome("landed", commit="a" * 40))
+    await one.release(landed)
+    await one.release(given_back)
+    await until(lambda: len(told) == 3)
+    assert told[2:] == ["T1 free"], "nobody needs to work on what has landed"
 
 
 async def test_only_so_many_permits_are_given_over_all(join: Party) -> None:
@@ -157,7 +214,7 @@ async def test_the_gate_lets_one_through_and_asks_for_each_token(join: Party) ->
     claim = await one.claim("T1", nothing)
     assert claim is not None
     refused: list[str] = []
-    one.gate.refused = refused.append
+    one.events.refused = refused.append
     async with one.gate.hold():
         assert await one.gate.admit([cargo("T1")]) == {"T1"}
         assert await one.gate.admit([cargo("T1"), cargo("T2")]) == {"T1"}, "T2 was never claimed here"
@@ -176,7 +233,7 @@ async def test_a_holder_that_came_too_late_does_not_land(
     claim = await late.claim("T1", nothing)
     assert claim is not None
     refused: list[str] = []
-    late.gate.refused = refused.append
+    late.events.refused = refused.append
 
     async def asleep(*words: object) -> bool:
         await asyncio.sleep(60)
@@ -235,16 +292,16 @@ async def test_who_is_starved_past_the_lease_goes_on_looking_after_the_others(
     place: Place, name: str, join: Party
 ) -> None:
     store = Starved(place.open())
-    share = await Share.join(
-        store, name, lambda working: PeerFigures("here", 1, "starved", 1.0, working=working), lease=0.3
-    )
+    me = PeerFigures("here", 1, "starved", 1.0)
+    crew = await Crew.join(store, name, me, Terms(), lease=0.3)
+    share = Share(store, crew, lambda working: me, lease=0.3)
     following = asyncio.ensure_future(share.follow())
-    await until(lambda: share.peers)
+    await until(lambda: share.crew.peers)
     store.fed.clear()
     await until(lambda: store.tries >= 2 or following.done())
     assert not following.done(), "whoever waits for another's task here would wait for ever"
     store.fed.set()
     other = await join("other")
-    await until(lambda: any(peer.run == "starved" and peer.present for peer in other.peers))
+    await until(lambda: any(peer.run == "starved" and peer.present for peer in other.crew.peers))
     following.cancel()
     await share.close()

@@ -172,7 +172,5 @@ async def test_a_shared_board_has_one_name_in_every_clone(repo: MakeRepo, tmp_pa
     there = await open_project(load(SampleRepository(clone, sample.remote)), os.environ)
     named = await open_project(load(sample, locks__name="shop"), os.environ)
     assert await shared_name(here) == await shared_name(there)
-    assert (
-        await shared_name(here) == f"{str(sample.remote).removesuffix('.git')} taskyard/board tasks/board.md"
-    )
+    assert await shared_name(here) == f"{str(sample.remote).removesuffix('.git')} tasks/board.md"
     assert await shared_name(named) == "shop"
