@@ -130,7 +130,7 @@ def fill_history(root: Path) -> None:
 
 
 def test_looking_at_a_history_that_is_not_there_makes_none(root: Path, run: Run) -> None:
-    assert run("history", "list") == "no execution matches\n"
+    assert run("history", "list") == "nothing was run yet; start with: taskyard run\n"
     assert json.loads(run("history", "stats", "--json"))["entries"] == 0
     assert run("history", "archive", "list") == "nothing is archived yet\n"
     assert run("history", "archive", "search", "x") == "no execution matches\n"

@@ -58,7 +58,7 @@ def list_(
     start = None if since is None else time.time() - _seconds(since)
     with _opened() as history:
         if history is None:
-            return _show((), as_json)
+            return _show((), as_json, none="nothing was run yet; start with: taskyard run")
         most = -1 if unended else limit
         found = history.find(status=state, run=run, task=task, since=start, limit=most)
     at_work = _at_work()
@@ -195,8 +195,14 @@ def _standing(entry: TaskHistory, at_work: Collection[str]) -> str:
     return entry.status.value if entry.ended is not None or entry.run in at_work else "interrupted"
 
 
-def _show(found: Sequence[TaskHistory], as_json: bool, at_work: Collection[str] = ()) -> int:
-    """Print the executions. `at_work`: the runs of those that may not have ended."""
+def _show(
+    found: Sequence[TaskHistory],
+    as_json: bool,
+    at_work: Collection[str] = (),
+    *,
+    none: str = "no execution matches",
+) -> int:
+    """Print the executions. `at_work`: the runs of those that may not have ended; `none`: what is said without any."""
     import msgspec
 
     from tui.plain import duration, money, when
@@ -205,7 +211,7 @@ def _show(found: Sequence[TaskHistory], as_json: bool, at_work: Collection[str] 
         say_json([msgspec.to_builtins(each) | {"status": _standing(each, at_work)} for each in found])
         return 0
     if not found:
-        say("no execution matches")
+        say(none)
         return 0
     rows = [
         (
