@@ -110,6 +110,7 @@ def test_the_board_is_diagnosed_by_line(repo: Repo) -> None:
         ({}, "board", "there is no board at"),
         ({"plan.md": BOARD}, "board", "this repository has plan.md; start with: taskyard run plan.md"),
         ({"taskyard.toml": "[rum]\n"}, "settings", "the nearest is run"),
+        ({"taskyard.toml": "[git]\nmax_age = 'soon'\n"}, "settings", "give it a duration"),
     ],
 )
 def test_what_is_missing_or_wrong(repo: Repo, files: dict[str, str], about: str, words: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import TaskyardError, UsageError
+from engine.errors import SettingsError, TaskyardError, UsageError
 from tui.cli.boards import read_board_of
 from tui.cli.console import say, say_json
 from tui.cli.findings import Finding, Level, of_error
@@ -56,7 +56,7 @@ async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     try:
         place = find_place(environ=environ)
     except UsageError as error:
-        yield of_error("settings" if "git" not in error.message else "repository", error)
+        yield of_error("settings" if isinstance(error, SettingsError) else "repository", error)
         return
     file = place.settings.file
     yield Finding("ok", "settings", str(file) if file else "all as by default: there is no taskyard.toml")
