@@ -202,9 +202,9 @@ class ModelCalls:
     ) -> ev.CallAnswered:
         cost = self._model_client().money.cost_of(answer)
         source = AnswerSource.CACHE if hit else AnswerSource.BATCH if answer.batched else AnswerSource.CALL
-        saved = 0.0
+        saved = by_batch = 0.0
         if cost is not None:
-            saved = cost.usd if hit else cost.saved
+            saved, by_batch = (cost.usd, 0.0) if hit else (cost.saved, cost.saved_by_batch)
         return ev.CallAnswered(
             at=self._bus.clock(),
             call=call,
@@ -216,6 +216,7 @@ class ModelCalls:
             usage=answer.usage + answer.wasted,
             usd=cost.usd if cost is not None else None,
             usd_saved=saved,
+            usd_saved_batches=by_batch,
             duration=duration,
             record=record,
         )

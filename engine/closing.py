@@ -13,16 +13,15 @@ from engine.snapshot import Snapshot
 Status = Literal["landed", "failed", "budget", "interrupted"]
 
 
-def closing(snapshot: Snapshot, course: Course, *, at: float, refused: int) -> ev.RunFinished:
-    """Give the event for a run that stands as `snapshot` tells; `refused` counts rows that could not run."""
+def closing(snapshot: Snapshot, course: Course, *, at: float) -> ev.RunFinished:
+    """Give the event for a run that stands as `snapshot` tells."""
     counts, totals = snapshot.counts, snapshot.totals
-    total = len(snapshot.tasks)
+    total = snapshot.total
     landed = counts.get(TaskState.LANDED, 0)
     failed = counts.get(TaskState.FAILED, 0)
-    cancelled = counts.get(TaskState.CANCELLED, 0)
-    removed = sum(view.removed and view.state is TaskState.CANCELLED for view in snapshot.tasks)
+    cancelled = counts.get(TaskState.CANCELLED, 0) - snapshot.removed
     status, exit_status = _status(
-        course, open=total - landed - failed - cancelled, whole=landed + removed == total and not refused
+        course, open=total - landed - failed - cancelled, whole=landed == total and not snapshot.refused
     )
     return ev.RunFinished(
         at=at,

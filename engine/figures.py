@@ -156,7 +156,10 @@ class TrainView(msgspec.Struct, frozen=True):
 
 
 class SpendLine(msgspec.Struct, frozen=True):
-    """What one role spent on one model. `usd` counts only calls with a known price; `unpriced` the others."""
+    """What one role spent on one model: `calls` are single ones, `batched` requests in batches, `cached` cost nothing.
+
+    `usd` counts only answers with a known price, `unpriced` the others.
+    """
 
     role: Role
     model: str

@@ -54,8 +54,6 @@ class Follower:
         self._seen = self._read = project.stamp
         self._left: Stamp | None = (0, 0, 0)
         self._offered = False
-        self.refused = len(project.rows.refused)
-        """How many rows of the board, as it was last taken in, cannot run."""
 
     def take_up(self) -> None:
         """Take in what was edited while the run was interrupted: who starts it again means the board as it is."""
@@ -187,10 +185,16 @@ class Follower:
             if _key(each) not in self._told:
                 self._told.add(_key(each))
                 self._bus.notice("error", f"{self._project.board_path}, {each}", each.task)
-        self.refused = len(rows.refused)
+        self.tell_refused(rows)
         for edit in change.edits:
             if edit.kind in _NOT_TAKEN:
                 self._bus.notice("info", _NOT_TAKEN[edit.kind].format(edit.row.id), edit.row.id)
+
+    def tell_refused(self, rows: Rows) -> None:
+        """Tell which rows of the board cannot run, when they are others than before."""
+        refused = tuple(f"{self._project.board_path}, {each}" for each in rows.refused)
+        if refused != self._bus.state.refused:
+            self._bus.emit(ev.RowsRefused(at=self._bus.clock(), rows=refused))
 
     def _tell_marked(self, edits: Sequence[RowEdit]) -> None:
         for edit in edits:

@@ -176,6 +176,7 @@ class Orchestrator:
             self._bus.notice("info", text)
         for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.rows.refused)):
             self._bus.notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")
+        self._follower.tell_refused(self._project.rows)
         if parts.share is not None:
             for text in parts.share.crew.differences:
                 self._bus.notice("warning", f"{text}: each goes by its own")
@@ -246,7 +247,7 @@ class Orchestrator:
                 if view.state is TaskState.FAILED and view.attempt:
                     await self._parts.activities.give_back(view.id)
         snapshot = self._bus.state.snapshot()
-        finished = closing(snapshot, course, at=self._now(), refused=self._follower.refused)
+        finished = closing(snapshot, course, at=self._now())
         self._parts.gauges.measure()
         if not self._linger or course.stopping.is_set():
             await self._end_background()  # Nothing is told after the last event.

@@ -239,6 +239,9 @@ class Totals(msgspec.Struct, frozen=True):
 
     Of the pushes, `marks` brought no task but only the board's new states.
     `landed` counts the tasks that this run has landed; others of the board may have landed before.
+    `model_calls` counts the answers to single calls, `batched_requests` those to requests that went out in one of the
+    `batch_calls`. `usd_saved` is the sum of what the result cache, the service's prompt cache and the half price of
+    batches took off; the prompt cache's part is below nothing while more was written to it than was read.
     """
 
     trains: int = 0
@@ -253,6 +256,9 @@ class Totals(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     usd: float = 0.0
     usd_saved: float = 0.0
+    usd_saved_results: float = 0.0
+    usd_saved_prompts: float = 0.0
+    usd_saved_batches: float = 0.0
     tokens_saved: int = 0
     unpriced: int = 0
     sent_back: int = 0
@@ -261,18 +267,16 @@ class Totals(msgspec.Struct, frozen=True):
     lessons_used: int = 0
 
     @property
-    def landing_pushes(self) -> int:
-        """How many pushes the landed tasks took."""
-        return self.pushes - self.marks
-
-    @property
     def pushes_saved(self) -> int:
-        """How many pushes more it would have taken to land each task by itself."""
-        return max(0, self.landed - max(1, self.landing_pushes))
+        """How many pushes more it would have taken to push each task by itself."""
+        return max(0, self.landed - self.pushes) if self.pushes else 0
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False):
-    """The whole run at one moment, in board order. Compare by identity: a new object means something changed."""
+    """The whole run at one moment, in board order. Compare by identity: a new object means something changed.
+
+    `removed` counts the tasks whose rows are gone from the board, `refused` says which rows cannot run.
+    """
 
     run: RunView = RunView()
     at: float = 0.0
@@ -297,6 +301,13 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     notices: tuple[Notice, ...] = ()
     notice_count: int = 0
     offer: BoardOffer | None = None
+    removed: int = 0
+    refused: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """How many tasks the board asks for: those whose rows came and went do not count."""
+        return len(self.tasks) - self.removed
 
     def count(self, state: TaskState) -> int:
         """How many tasks are in the state."""

@@ -69,6 +69,8 @@ class RunState(Facts):
             notices=self.notices,
             notice_count=self.notice_count,
             offer=self.offer,
+            removed=self.removed,
+            refused=self.refused,
             **self.gauges,
         )
 

@@ -63,13 +63,14 @@ PICTURES = (
 
 
 @cache
-def _recorded() -> tuple[ev.AnyEvent, ...]:
+def recorded() -> tuple[ev.AnyEvent, ...]:
+    """The events of the recorded run of the demo."""
     return tuple(ev.decode(line) for line in RECORDED.read_bytes().splitlines())
 
 
 async def draw(picture: Picture) -> str:
     """The picture as SVG; always the same for the same recorded run."""
-    events = _recorded()
+    events = recorded()
     now = events[0].at + picture.seconds
     with tempfile.TemporaryDirectory() as folder:
         lessons = LessonStore(Path(folder, "lessons.jsonl"), Path(folder, "lessons.db"))

@@ -63,7 +63,7 @@ class DashboardApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", tooltip="Every key and what it does"),
         Binding("n", "notices", "Notices: all that a person was told", show=False),
-        Binding("b", "board", "Board: the rows that were edited, to be taken in or left", show=False),
+        Binding("b", "board", "Board: the rows that were edited and wait for an answer", show=False),
         Binding("t", "theme", "Light or dark", show=False),
         Binding(
             "q", "leave", "quit", tooltip="Quit, in a live run after a question; a second press quits at once"

@@ -42,7 +42,7 @@ class DashboardCommands(Provider):
             yield "One task fewer at once", "Lower the limit (<)", partial(steering.step_concurrency, -1)
         for number, name in enumerate(("Dispatch", "Caches", "Batches", "Lessons", "History"), 1):
             yield f"Panel: {name}", f"Go to it ({number})", partial(app.go_to_panel, number)
-        yield "Board", "The rows that were edited, to be taken in or left (b)", app.action_board
+        yield "Board", "The rows that were edited and wait for an answer (b)", app.action_board
         yield "Notices", "All that a person was told in this run (n)", app.action_notices
         yield "Keys", "Every key and what it does (?)", app.action_help
         yield "Light or dark", "The other theme (t)", app.action_theme

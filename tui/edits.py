@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from engine.model import Task
 from engine.rows import BoardChange, EditKind, RowEdit
+from tui.format import safe_text
 from tui.plain import count
 
 WORDS: dict[EditKind, tuple[str, str]] = {
@@ -21,6 +22,13 @@ WORDS: dict[EditKind, tuple[str, str]] = {
     EditKind.NEXT_RUN: ("changed", "has landed: commit and push the row, and the next run works on it anew"),
 }
 """What was done to the row, and what becomes of the task."""
+
+_WAITS: dict[EditKind, str] = {
+    EditKind.LATER: "has begun: its new words wait for a retry",
+    EditKind.KEPT: "has begun, and goes on",
+    EditKind.NEXT_RUN: "has landed: its new words wait for the next run",
+}
+"""What becomes of edits that nothing is done about now, of one task or (see `taking`) of several."""
 
 _COLUMNS = (
     ("Scope", "scope"),
@@ -41,6 +49,24 @@ def summary(change: BoardChange) -> str:
     if change.problems:
         parts.append(count(len(change.problems), "mistake"))
     return ", ".join(parts)
+
+
+def taking(change: BoardChange) -> str:
+    """What is done about the edits now, and what becomes of the rest: "taking in: 1 new; T3 has begun, and goes on"."""
+    now = [edit for edit in change.edits if edit.kind not in _WAITS]
+    parts = [f"taking in: {summary(BoardChange(tuple(now)))}"] if now else []
+    for kind, words in _WAITS.items():
+        names = [safe_text(edit.row.id, 40) for edit in change.edits if edit.kind is kind]
+        if len(names) == 1:
+            parts.append(f"{names[0]} {words}")
+        elif names:
+            parts.append(f"{count(len(names), 'task')}: each {words}")
+    return "; ".join(parts)
+
+
+def taken(edit: RowEdit) -> str:
+    """The row and what was done about it: "T3 changed", or what its edit waits for."""
+    return f"{edit.row.id} {_WAITS.get(edit.kind) or WORDS[edit.kind][0]}"
 
 
 def differences(edit: RowEdit) -> Iterator[tuple[str, str, str]]:

@@ -15,9 +15,10 @@ from engine.errors import HaltedError
 from engine.model import TaskState
 from engine.snapshot import Snapshot
 from engine.state import RunState
-from tui.edits import WORDS, summary
+from tui.edits import summary, taken
 from tui.peers import crew_changes, place_of
 from tui.plain import count, duration, money, one_line, tokens_by_class
+from tui.sums import pushes_in_words, savings_by_cause
 
 _MIN_WIDTH = 5  # the longest of run, board, batch, train and push
 _MAX_WIDTH = 14  # cells of the first column: a longer id runs on
@@ -131,8 +132,8 @@ class ProgressLines:
                     f"was edited ({summary(event.change)}): the dashboard asks whether to take that in",
                 )
             case ev.BoardTaken():
-                names = [f"{edit.row.id} {WORDS[edit.kind][0]}" for edit in event.change.edits if edit.acts]
-                return ("board", f"taken in: {', '.join(names)}") if names else None
+                rows = [taken(edit) for edit in event.change.edits if edit.acts]
+                return ("board", f"taken in: {', '.join(rows)}") if rows else None
             case ev.BoardLeft():
                 return "board", "its edits are left to the next run"
 
@@ -216,14 +217,14 @@ class ProgressLines:
             if number
         ]
         yield f"{word}: {', '.join(parts)}, in {duration(end.duration_s)}"
-        yield "  git      " + self._git_line(end)
+        yield "  git      " + self._git_line(self._state.snapshot())
         yield "  models   " + self._model_line(end)
         if end.tokens.total:
             yield "  tokens   " + tokens_by_class(end.tokens)
-        yield f"  cost     {money(end.usd)}, {money(end.usd_saved)} saved by caches and batches"
+        yield "  cost     " + self._cost_line(end)
         for view in self._state.snapshot().tasks:
             if view.state is TaskState.FAILED or (
-                view.state is TaskState.CANCELLED and end.status != "interrupted"
+                view.state is TaskState.CANCELLED and not view.removed and end.status != "interrupted"
             ):
                 yield f"  {view.state.value:<8} {one_line(view.id)}  {one_line(view.problem)}".rstrip()
 
@@ -231,25 +232,21 @@ class ProgressLines:
             yield f"  not run  {one_line(text)}"
 
     def _rows_not_run(self) -> Sequence[str]:
-        """What was told of rows of the board that cannot run: they are in no count, and yet not all is done."""
-        snapshot = self._state.snapshot()
-        about = f"{snapshot.run.board}, line "
-        texts = [n.text for n in snapshot.notices if n.level == "error" and n.text.startswith(about)]
-        rows = list(dict.fromkeys(texts))
+        """The rows of the board that cannot run: they are in no count, and yet not all is done."""
+        rows = self._state.refused
         more = [f"{len(rows) - _MOST_ROWS} more rows; see: taskyard doctor"] if len(rows) > _MOST_ROWS else []
         return [*rows[:_MOST_ROWS], *more]
 
-    def _git_line(self, end: ev.RunFinished) -> str:
-        trains = count(end.trains, "train")
-        if not self._state.run.remote:
-            return f"{trains}, nothing pushed: there is no remote"
-        totals = self._state.totals
-        marks = f"{count(totals.marks, 'push', 'pushes')} of the board's new states"
-        if not end.trains:
-            return marks if totals.marks else "nothing landed, nothing pushed"
-        tasks = f"{count(totals.landed, 'task')}, {totals.pushes_saved} saved"
-        line = f"{count(totals.landing_pushes, 'push', 'pushes')} in {trains} for {tasks}"
-        return f"{line}; {marks}" if totals.marks else line
+    def _git_line(self, snapshot: Snapshot) -> str:
+        line = pushes_in_words(snapshot)
+        marks = snapshot.totals.marks
+        if marks and snapshot.totals.landed:
+            line += f"; {count(marks, 'push', 'pushes')} of the board's states alone"
+        return line
+
+    def _cost_line(self, end: ev.RunFinished) -> str:
+        causes = savings_by_cause(self._state.totals, money)
+        return f"{money(end.usd)}, {money(end.usd_saved)} saved" + (f": {', '.join(causes)}" * bool(causes))
 
     def _model_line(self, end: ev.RunFinished) -> str:
         line = count(end.model_calls, "call")

@@ -33,6 +33,7 @@ class Group(StrEnum):
     PERSON = "need a person"
     RUNNING = "running"
     TO_LAND = "to land"
+    ELSEWHERE = "elsewhere"
     WAITING = "waiting"
     LANDED = "landed"
 
@@ -53,6 +54,7 @@ _GROUPS = {
     TaskState.CANCELLED: Group.PERSON,
     TaskState.RUNNING: Group.RUNNING,
     TaskState.TO_LAND: Group.TO_LAND,
+    TaskState.ELSEWHERE: Group.ELSEWHERE,
     TaskState.QUEUED: Group.WAITING,
     TaskState.WAITING: Group.WAITING,
     TaskState.LANDED: Group.LANDED,

@@ -13,7 +13,7 @@ from engine.snapshot import TaskView
 from tui.format import dollars, fit, safe_text
 from tui.line import Line, Span, cut_line
 from tui.order import Group, GroupHead
-from tui.plain import count, duration
+from tui.plain import duration
 
 MAX_ID = 16  # cells of an id; a longer one is cut
 BAR_FROM = 64  # cells from which a row has a bar of its stages
@@ -79,10 +79,8 @@ def why(view: TaskView, others: Mapping[str, TaskView], batches: Mapping[str, Ba
     if view.state is TaskState.RUNNING and view.batched:
         batch = batches.get(view.id)
         if batch is None:
-            return f"{view.stage or 'request'}: gathering a batch", "muted"
-        others_in_it = max(0, batch.requests - 1)
-        company = f", with {count(others_in_it, 'other')}" if others_in_it else ", alone"
-        return f"{view.stage or 'request'}: …{safe_text(batch.id)[-6:]}{company}", "muted"
+            return f"{view.stage or 'request'}, gathering", "muted"
+        return f"{view.stage or 'request'}, {batch.requests:,} in …{safe_text(batch.id)[-6:]}", "muted"
     if view.state is TaskState.WAITING and view.task.after:
         waits = [
             name
@@ -209,8 +207,15 @@ def task_row(
         )
     if columns.cost:
         spans.append((fit(dollars(view.usd) if view.usd else "", columns.cost, right=True) + " ", calm))
-    content, tone = why(view, others, batches)
-    if tell_problem and view.ended_badly and view.state not in (TaskState.FAILED, TaskState.CANCELLED):
-        content, tone = ended_badly(view), "muted" if view.state is TaskState.LANDED else "warn"
+    content, tone = last_of(view, others, batches, tell_problem=tell_problem)
     spans.append((fit(content, columns.last), tone))
     return tuple(spans)
+
+
+def last_of(
+    view: TaskView, others: Mapping[str, TaskView], batches: Mapping[str, BatchView], *, tell_problem: bool
+) -> Span:
+    """What the last column says, whole; `tell_problem` as for a row."""
+    if tell_problem and view.ended_badly and view.state not in (TaskState.FAILED, TaskState.CANCELLED):
+        return ended_badly(view), "muted" if view.state is TaskState.LANDED else "warn"
+    return why(view, others, batches)

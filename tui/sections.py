@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Container, Iterable, Sequence
+from itertools import groupby
 
-from engine.model import AnswerSource, TaskState, Usage
+from engine.model import AnswerSource, Stage, TaskState, Usage
 from engine.snapshot import CallView, StageSpan, TaskView, TryView
 from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, cut_line, text, wrapped
 from tui.plain import count, duration, money, thousands
 from tui.rows import look_of
+
+MOST_WHY = 3
+"""Lines of a check's output, or findings of the Judge, that the timeline shows of a try that ended badly."""
+
+# What checks of most languages write into the lines that say what is wrong.
+_TELLING = re.compile(r"^E  |\b(?:\w*(?:Error|Exception)|errors?|FAIL|FAILED|assert\w*|panicked|fatal)\b")
 
 
 def head_lines(view: TaskView, now: float, width: int) -> list[Line]:
@@ -39,39 +47,29 @@ def head_lines(view: TaskView, now: float, width: int) -> list[Line]:
 
 
 def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
-    """Each try with its stages, how long each took, and how it ended."""
+    """Each try with its stages, how long each took, how it ended, and why where that was badly."""
     task = view.task
     lines: list[Line] = []
     begin = view.started or now
     longest = max((_seconds(span, now) for span in view.spans), default=0.0) or 1.0
-    cells = 12 if width >= 70 else 0
-    attempt = 0
-    for span in view.spans:
-        if span.attempt != attempt:
-            attempt = span.attempt
-            if lines:
-                lines.append(BLANK)
-            last = [each for each in view.spans if each.attempt == attempt][-1]
-            took = (last.ended if last.ended is not None else now) - span.started
-            lines.append(
-                (
-                    (f"try {attempt}", "text strong"),
-                    (f"  {_short(max(0.0, took))}", "text"),
-                    (f"  from {duration(span.started - begin)} on", "faint"),
-                )
+    for attempt, group in groupby(view.spans, key=lambda span: span.attempt):
+        spans = tuple(group)
+        last = spans[-1]
+        took = (last.ended if last.ended is not None else now) - spans[0].started
+        if lines:
+            lines.append(BLANK)
+        lines.append(
+            (
+                (f"try {attempt}", "text strong"),
+                (f"  {_short(max(0.0, took))}", "text"),
+                (f"  from {duration(spans[0].started - begin)} on", "faint"),
             )
-        mark, tone = ("✓", "good") if span.ok else ("▶", "accent") if span.ended is None else ("✗", "bad")
-        if span.ok is None and span.ended is not None:
-            mark, tone = "↻", "warn"
-        seconds = _seconds(span, now)
-        spans = [(f"  {mark} ", tone), (f"{span.stage:<10}", "text"), (f"{_short(seconds):>8}  ", "muted")]
-        if cells:
-            spans += [*bar(seconds / longest, cells, tone), ("  ", "text")]
-        note = safe_text(span.note) or ("running" if span.ended is None else "")
-        indent = sum(len(part) for part, _ in spans)
-        rows = wrapped(note, width - indent, "bad" if tone == "bad" else "muted")
-        lines.append((*spans, *rows[0]))
-        lines += [((" " * indent, "text"), *row) for row in rows[1:]]
+        )
+        for span in spans:
+            lines += _span_lines(span, now, longest, width)
+        if bad := next((each for each in view.ended_badly if each.attempt == attempt), None):
+            told = {safe_text(span.note) for span in spans}
+            lines += [row for text_ in _why(bad, told) for row in wrapped(text_, width, "bad", " " * 6)]
     if view.state is TaskState.LANDED:
         how = f"{view.commit[:10]} with train {view.train}" if view.train else safe_text(view.last)
         lines += [BLANK, ((("✓ landed ", "good"), (how.removeprefix("landed "), "muted")))]
@@ -92,6 +90,34 @@ def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
         lines += [BLANK, text("± the row was changed since: a retry takes the new words", "warn")]
         lines += wrapped(safe_text(view.revised.scope, 2000), width, "text", "  ")
     lines += [BLANK, *_facts(view, width)]
+    return lines
+
+
+def _span_lines(span: StageSpan, now: float, longest: float, width: int) -> list[Line]:
+    """One stage: its outcome, its time beside that of the `longest` (seconds), and its note."""
+    mark, tone = ("✓", "good") if span.ok else ("▶", "accent") if span.ended is None else ("✗", "bad")
+    if span.ok is None and span.ended is not None:
+        mark, tone = "↻", "warn"
+    seconds = _seconds(span, now)
+    spans = [(f"  {mark} ", tone), (f"{span.stage:<10}", "text"), (f"{_short(seconds):>8}  ", "muted")]
+    if width >= 70:
+        spans += [*bar(seconds / longest, 12, tone), ("  ", "text")]
+    note = safe_text(span.note) or ("running" if span.ended is None else "")
+    indent = sum(len(part) for part, _ in spans)
+    rows = wrapped(note, width - indent, "bad" if tone == "bad" else "muted")
+    return [(*spans, *rows[0]), *(((" " * indent, "text"), *row) for row in rows[1:])]
+
+
+def _why(bad: TryView, told: Container[str]) -> list[str]:
+    """What made the try end badly, in few lines, where its stages have not `told` it already."""
+    problem = safe_text(bad.problem)
+    lines = [problem] if problem and problem not in told else []
+    if bad.stage is Stage.VERIFY and bad.verification is not None:
+        output = [line.strip() for line in safe_lines(bad.verification.output) if line.strip()]
+        telling = [line for line in output if _TELLING.search(line)]
+        lines += [line for line in (telling or output)[-MOST_WHY:] if line not in problem]
+    elif bad.stage is Stage.JUDGE and bad.verdict is not None:
+        lines += [f"- {safe_text(finding)}" for finding in bad.verdict.findings[:MOST_WHY]]
     return lines
 
 

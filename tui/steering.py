@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.model import Lane, TaskState
 from engine.snapshot import BoardOffer, TaskView
-from tui.edits import summary
+from tui.edits import taking
 from tui.format import safe_text
 from tui.plain import count
 from tui.screens.dialogs import ConfirmScreen
@@ -143,7 +143,7 @@ class Steering:
             return
         if yes:
             control.take_board(offer.number)
-            self._app.tell(f"taking in: {summary(offer.change)}")
+            self._app.tell(taking(offer.change))
         else:
             control.leave_board(offer.number)
             self._app.tell("left to the next run; another edit asks again")

@@ -6,7 +6,7 @@ module, and the names here.
 """
 
 from engine.events.base import Event
-from engine.events.board import BoardLeft, BoardOffered, BoardTaken
+from engine.events.board import BoardLeft, BoardOffered, BoardTaken, RowsRefused
 from engine.events.calls import (
     BatchCreating,
     BatchEnded,
@@ -83,6 +83,7 @@ __all__ = [
     "PlanMade",
     "Progressed",
     "Pushed",
+    "RowsRefused",
     "RunFinished",
     "RunResumed",
     "RunStarted",

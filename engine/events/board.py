@@ -29,4 +29,10 @@ class BoardLeft(Event, frozen=True, kw_only=True):
     number: int
 
 
-BoardEvent = BoardOffered | BoardTaken | BoardLeft
+class RowsRefused(Event, frozen=True, kw_only=True):
+    """The rows of the board that cannot run now, each in words; empty once all are mended."""
+
+    rows: tuple[str, ...]
+
+
+BoardEvent = BoardOffered | BoardTaken | BoardLeft | RowsRefused

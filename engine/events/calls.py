@@ -20,7 +20,9 @@ class CallStarted(Event, frozen=True, kw_only=True):
 class CallAnswered(Event, frozen=True, kw_only=True):
     """An answer arrived. `usd` is None when the model's price is unknown; `usd_saved` is what was taken off it.
 
-    `duration` seconds passed since it was asked for; `record` names the file that holds the exact prompt and answer.
+    Of an answer from the result cache that is its whole price. Of any other, `usd_saved_batches` is the part that the
+    half price of a batch took off, and the rest is the prompt cache's. `duration` seconds passed since it was asked
+    for; `record` names the file that holds the exact prompt and answer.
     """
 
     call: str
@@ -32,6 +34,7 @@ class CallAnswered(Event, frozen=True, kw_only=True):
     usage: Usage
     usd: float | None
     usd_saved: float = 0.0
+    usd_saved_batches: float = 0.0
     duration: float = 0.0
     record: str = ""
 

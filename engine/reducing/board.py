@@ -31,6 +31,10 @@ def _board_offered(state: Facts, e: ev.BoardOffered) -> None:
     state.offer = BoardOffer(e.number, e.at, e.change) if e.change.edits else None
 
 
+def _rows_refused(state: Facts, e: ev.RowsRefused) -> None:
+    state.refused = e.rows
+
+
 def _board_left(state: Facts, e: ev.BoardLeft) -> None:
     _answered(state, e.number)
 
@@ -96,6 +100,7 @@ def _landed(state: Facts, view: TaskView, row: Task, at: float) -> None:
         view.id,
         task=row,
         revised=None,
+        removed=False,
         state=TaskState.LANDED,
         stage=None,
         stage_started=None,
@@ -128,4 +133,5 @@ HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     ev.BoardOffered: _board_offered,
     ev.BoardTaken: _board_taken,
     ev.BoardLeft: _board_left,
+    ev.RowsRefused: _rows_refused,
 }

@@ -38,6 +38,9 @@ def _call_answered(state: Facts, e: ev.CallAnswered) -> None:
         usage=usage,
         usd=usd,
         usd_saved=e.usd_saved,
+        usd_saved_results=e.usd_saved if cached else 0.0,
+        usd_saved_prompts=e.usd_saved - e.usd_saved_batches if paid else 0.0,
+        usd_saved_batches=e.usd_saved_batches,
         unpriced=unpriced,
         tokens_saved=e.usage.total if cached else 0,
     )
@@ -45,7 +48,7 @@ def _call_answered(state: Facts, e: ev.CallAnswered) -> None:
         state,
         e.role,
         e.model,
-        calls=int(paid),
+        calls=int(e.source is AnswerSource.CALL),
         cached=int(cached),
         batched=int(e.source is AnswerSource.BATCH),
         usage=usage,
@@ -77,7 +80,7 @@ def _call_answered(state: Facts, e: ev.CallAnswered) -> None:
         usd=view.usd + usd,
         usd_saved=view.usd_saved + e.usd_saved,
         usage=view.usage + usage,
-        calls_made=view.calls_made + int(paid),
+        calls_made=view.calls_made + int(e.source is AnswerSource.CALL),
         cache_hits=view.cache_hits + int(cached),
         unpriced=view.unpriced + unpriced,
     )

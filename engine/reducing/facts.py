@@ -43,6 +43,8 @@ class Facts:
         self.notices = start.notices
         self.notice_count = start.notice_count
         self.offer = start.offer
+        self.removed = start.removed
+        self.refused = start.refused
 
     def change(self, task_id: str, **fields: Any) -> TaskView | None:
         """Replace fields of a task's view, and keep count; an unknown task or an equal value changes nothing."""
@@ -51,6 +53,7 @@ class Facts:
             return old
         new = replace(old, **fields)
         self.tasks[task_id] = new
+        self.removed += new.removed - old.removed
         if new.state is not old.state:
             self.counts[old.state] -= 1
             self.counts[new.state] += 1

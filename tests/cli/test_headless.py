@@ -49,10 +49,10 @@ def test_each_fact_worth_a_line_gets_one() -> None:
         "00:20  T3     failed: no change was made (attempt 2 of 2)",
         "",
         "ended: 2 of 3 landed, 1 failed, in 01:12",
-        "  git      1 push in 1 train for 2 tasks, 1 saved",
+        "  git      1 push for 2 tasks, 1 saved",
         "  models   2 calls, 0 answers from the cache",
         "  tokens   input 2.4k, cache read 62.0k, output 680",
-        "  cost     $1.00, $0.50 saved by caches and batches",
+        "  cost     $1.00, $0.50 saved: prompts $0.50",
         "  failed   T3  no change was made (attempt 2 of 2)",
     ]
 
@@ -129,11 +129,11 @@ def test_a_push_of_the_boards_new_states_is_told_as_that() -> None:
     end = msgspec.structs.replace(finished, landed=0, failed=3, trains=0)
     lines = told([start, push, end])
     assert lines[1] == "00:20  push   the board's new states to taskyard/board, fffffff"
-    assert "  git      1 push of the board's new states" in lines
+    assert "  git      1 push of the board's states" in lines
     assert "  git      nothing landed, nothing pushed" in told([start, end])
     *before, _ = short_run()
     lines = told([*before, push, msgspec.structs.replace(finished, pushes=2)])
-    assert "  git      1 push in 1 train for 2 tasks, 1 saved; 1 push of the board's new states" in lines
+    assert "  git      2 pushes for 2 tasks; 1 push of the board's states alone" in lines
 
 
 def test_a_resumed_run_goes_on_from_what_is_known() -> None:
@@ -153,14 +153,36 @@ def test_what_landed_before_the_run_saved_it_nothing() -> None:
     end = msgspec.structs.replace(end, total=33, landed=32)
     lines = told([msgspec.structs.replace(begun, tasks=(*begun.tasks, *before)), *rest[:-1], end])
     assert "ended: 32 of 33 landed, 1 failed, in 01:12" in lines
-    assert "  git      1 push in 1 train for 2 tasks, 1 saved" in lines
+    assert "  git      1 push for 2 tasks, 1 saved" in lines
+
+
+def test_only_rows_that_still_cannot_run_are_listed_at_the_end() -> None:
+    *before, end = short_run()
+    wrong = "tasks/board.md, line 9: T4 waits for T9, which the board does not have"
+    told_of = [
+        ev.Noticed(at=START + 1, level="error", text=wrong, task="T4"),
+        ev.RowsRefused(at=START + 1, rows=(wrong,)),
+    ]
+    assert f"  not run  {wrong}" in told([*before, *told_of, end])
+    mended = ev.RowsRefused(at=START + 2, rows=())
+    assert [line for line in told([*before, *told_of, mended, end]) if "not run" in line] == []
+
+
+def test_a_row_that_came_and_went_is_not_told_as_cancelled() -> None:
+    *before, end = short_run()
+    row = Task("T9", "scope")
+    taken = [
+        ev.BoardTaken(at=START + 1, change=BoardChange((RowEdit(kind, row),)))
+        for kind in (EditKind.ADDED, EditKind.REMOVED)
+    ]
+    assert [line for line in told([*before, *taken, end]) if "cancelled" in line] == []
 
 
 def test_a_cycle_that_opens_with_the_compact_state_is_enough() -> None:
     *known, finished = short_run()
     state = msgspec.Raw(msgspec.json.encode(RunState().apply_all(known).snapshot()))
     lines = told([ev.CycleStarted(at=START + 50, cycle=2, state=state), finished])
-    assert "  git      1 push in 1 train for 2 tasks, 1 saved" in lines
+    assert "  git      1 push for 2 tasks, 1 saved" in lines
 
 
 def test_a_reader_that_goes_away_is_told_once_and_the_run_is_not_disturbed() -> None:

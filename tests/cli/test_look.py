@@ -35,7 +35,8 @@ def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
     assert said.out.splitlines() == [
         "run r1 of tasks/board.md, 01:12: failed",
         "3 tasks: 2 landed, 1 failed",
-        "$1.00 of $10.00 spent, $0.50 saved; 2 calls, 0 batch calls, 0 from the cache; 1 push",
+        "$1.00 of $10.00 spent, $0.50 saved (prompts $0.50)",
+        "2 calls, 0 batch calls for 0 requests, 0 from the cache; 1 push for 2 tasks, 1 saved",
         "",
         "ID  State   Try  Elapsed   Cost  Last",
         "T1  landed    1    00:14  $0.50  train 1, 1111111",
@@ -73,7 +74,8 @@ def test_status_tells_who_shares_the_board(repo: Repo) -> None:
     lines = taskyard("status", at=root).out.splitlines()
     assert lines[1:] == [
         "3 tasks: 1 elsewhere, 2 landed",
-        "$1.00 spent, $0.50 saved; 2 calls, 0 batch calls, 0 from the cache; 1 push",
+        "$1.00 spent, $0.50 saved (prompts $0.50)",
+        "2 calls, 0 batch calls for 0 requests, 0 from the cache; 1 push for 2 tasks, 1 saved",
         "$2.50 of $10.00 spent by all; 2 orchestrators at work",
         "",
         "Orchestrator                    Working  Landed  Pushes   Cost",

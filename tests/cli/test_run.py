@@ -192,7 +192,7 @@ def test_a_whole_run_as_lines(repo: Repo) -> None:
     assert (
         2 <= pushes <= 3
     )  # T3 waits for T1; whether T2 goes with the first depends on how busy the machine is
-    assert f"  git      {pushes} pushes in {pushes} trains for 3 tasks" in said.out
+    assert f"  git      {pushes} pushes for 3 tasks" in said.out
     landed = made.git("show", "taskyard/board:tasks/board.md", at=made.remote)
     assert landed + "\n" == BOARD.replace("[ ]", "[x]")
 

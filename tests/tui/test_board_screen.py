@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from engine import events as ev
+from engine.model import Task
 from engine.rows import BoardChange, EditKind, RowEdit
 from tests.tui import moments, sample_run
 from tests.tui.test_keys import WIDE, calls, ready, shown, until
 from tui.app import DashboardApp
+from tui.edits import taking
 from tui.screens.board import BoardScreen
 from tui.screens.main import MainScreen
-from tui.source import RecordedSource
+from tui.source import RecordedSource, ReplaySource, Source
 
 
 def offer(source: RecordedSource, number: int, *edits: RowEdit) -> None:
@@ -56,7 +60,7 @@ async def test_an_offer_that_was_answered_elsewhere_leaves_nothing_to_answer() -
         await pilot.press("b")
         await until(lambda: isinstance(app.screen, BoardScreen))
         source.play(ev.BoardTaken(at=source.now(), number=1, change=BoardChange()))
-        await until(lambda: "knows all rows of the board" in shown(app, "LineView"))
+        await until(lambda: "No edit of tasks/board-T2.md waits for an answer" in shown(app, "LineView"))
         await pilot.press("y")
         await until(lambda: isinstance(app.screen, MainScreen))
         assert calls(source) == []
@@ -78,6 +82,43 @@ async def test_a_run_that_is_only_watched_shows_the_edits_and_says_who_answers()
         assert [notice.message for notice in app._notifications] == [
             "read-only: this run belongs to another process"
         ]
+
+
+@pytest.mark.parametrize(
+    ("edits", "words"),
+    [
+        ((EditKind.ADDED, EditKind.ADDED, EditKind.CHANGED), "taking in: 2 new, 1 changed"),
+        ((EditKind.LATER,), "T0 has begun: its new words wait for a retry"),
+        (
+            (EditKind.REMOVED, EditKind.LATER, EditKind.KEPT, EditKind.NEXT_RUN),
+            "taking in: 1 removed; T1 has begun: its new words wait for a retry; T2 has begun, and goes on; "
+            "T3 has landed: its new words wait for the next run",
+        ),
+        ((EditKind.LATER, EditKind.LATER), "2 tasks: each has begun: its new words wait for a retry"),
+    ],
+)
+def test_taking_edits_in_says_which_of_them_wait(edits: tuple[EditKind, ...], words: str) -> None:
+    change = BoardChange(tuple(RowEdit(kind, Task(f"T{n}", "scope")) for n, kind in enumerate(edits)))
+    assert taking(change) == words
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (moments.running, "to be taken in or left"),
+        (moments.stale, "the run's own dashboard answers"),
+        (lambda: ReplaySource(sample_run.events(), monotonic=lambda: 0.0), "changed it during the run"),
+    ],
+)
+async def test_without_an_edit_the_board_says_what_it_would_show(
+    source: Callable[[], Source], words: str
+) -> None:
+    app = DashboardApp(source())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("b")
+        await until(lambda: isinstance(app.screen, BoardScreen))
+        await until(lambda: words in " ".join(shown(app, "LineView").split()))
 
 
 async def test_a_task_whose_row_was_rewritten_says_that_a_retry_takes_the_new_words() -> None:

@@ -11,11 +11,12 @@ from textual.geometry import Region, Size
 from textual.widgets._toast import Toast
 
 from engine import events as ev
-from engine.model import Lane, TaskState
+from engine.model import Lane, Task, TaskState
+from engine.snapshot import TaskView
 from tests.tui import moments, sample_run
 from tests.tui.stage import Control
 from tui.app import DashboardApp
-from tui.order import GroupHead, Order
+from tui.order import Group, GroupHead, Order, group_of
 from tui.screens.dialogs import ConfirmScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen, key_groups
 from tui.screens.main import MainScreen
@@ -127,6 +128,34 @@ async def test_groups_by_state_are_counted_and_folded() -> None:
         assert heads(tasks)[1] == ("to land", 5, False)
         await pilot.press("slash", *"T2.01", "enter")
         assert [view.id for view in tasks.shown] == ["T2.01"]
+
+
+async def test_what_the_row_under_the_cursor_has_no_room_for_stands_below_the_list() -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        tasks = await ready(app)
+        view = tasks.shown[3]
+        tasks.choose(view.id)
+        await until(lambda: "› " in shown(app, "#whole"))
+        reason = "the model answers with [b]many[/] words " * 5
+        source.play(ev.Progressed(at=source.now(), task=view.id, text=reason))
+        await until(lambda: "› the model answers with [b]many[/] words the" in shown(app, "#whole"))
+        assert shown(app, "#whole").rstrip().endswith("…")
+        assert len(shown(app, "#whole").splitlines()) == 2
+        source.play(ev.Progressed(at=source.now(), task=view.id, text="short"))
+        await until(lambda: view.task.scope in shown(app, "#whole"))
+        await pilot.press("s", "g", "k")
+        await until(lambda: tasks.current is None and shown(app, "#whole").strip() == "")
+
+
+async def test_every_state_has_its_group() -> None:
+    app = DashboardApp(moments.shared())
+    async with app.run_test(size=WIDE) as pilot:
+        tasks = await ready(app)
+        await pilot.press("s")
+        await until(lambda: "elsewhere" in [group for group, _, _ in heads(tasks)])
+    assert {group_of(TaskView(Task("T", "scope"), state)) for state in TaskState} == set(Group)
 
 
 async def test_the_cursor_stays_on_its_task_when_it_goes_to_another_group() -> None:

@@ -63,6 +63,29 @@ async def test_only_what_works_is_offered(mode: Mode) -> None:
         assert [words for words in others if words in text] == []
 
 
+@pytest.mark.parametrize(
+    ("keys", "first"),
+    [
+        ((), ["Tasks", "Dashboard", "Everywhere"]),
+        (("5",), ["Runs", "Dashboard", "Everywhere"]),
+        (("4",), ["Lessons", "Dashboard", "Everywhere"]),
+        (("2",), ["Dashboard", "Any text", "Everywhere"]),
+        (("enter",), ["Task screen", "Any text", "Everywhere"]),
+    ],
+)
+async def test_the_help_begins_with_the_keys_of_where_one_is(keys: tuple[str, ...], first: list[str]) -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press(*keys)
+        await pilot.pause()
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, HelpScreen) and "Everywhere" in shown(app, "LineView"))
+        heads = [line for line in shown(app, "LineView").splitlines() if line and not line.startswith(" ")]
+        assert heads[:3] == first
+        assert len(heads) == len(set(heads)) == len(key_groups("LIVE"))
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_key_of_another_mode_says_why_not(mode: Mode) -> None:
     refused = {"LIVE": ("right_square_bracket",), "WATCH": ("r", "L"), "REPLAY": ("x", "X")}[mode]

@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 
 from engine.log_times import LogTimes
+from engine.model import Stage, Task, TaskState
+from engine.snapshot import StageSpan, TaskView, TryView
+from tests.screenshots import recorded as recorded_demo
 from tests.tui import moments, sample_run
 from tests.tui.test_keys import WIDE, ready, shown, until
 from tui.app import DashboardApp
+from tui.line import plain
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
+from tui.sections import timeline_lines
+from tui.source import RecordedSource
 from tui.widgets.pager import Pager
 from tui.widgets.task_body import SECTIONS
 
@@ -111,6 +117,37 @@ async def test_text_is_found_in_a_section_while_it_grows(tmp_path: Path) -> None
         with open(log, "a") as file:
             file.write("one more error\n")
         await until(lambda: "5 of 6 found" in shown(app, "#place"))
+
+
+async def test_why_an_earlier_try_failed_stands_in_the_timeline() -> None:
+    app = DashboardApp(RecordedSource(recorded_demo(), now=recorded_demo()[-1].at))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        for task, reasons in (
+            ("CART-2", ("clashes with CART-1: cartwright/summary.py",)),
+            (
+                "CART-3",
+                ("exit 1: FAILED (failures=1)", "AssertionError: Money(cents=12, currency='EUR') != Money("),
+            ),
+            ("CART-4", ("refused: Expired codes still give a discount", "- No test covers an expired code")),
+        ):
+            app.open_task(task)
+            await pilot.pause()
+            await until(lambda: "try 2" in shown(app, "#body"))
+            first_try = shown(app, "#body").partition("try 2")[0]
+            assert [reason for reason in reasons if first_try.count(reason) != 1] == []
+
+
+def test_a_try_that_no_stage_tells_of_says_why_it_ended() -> None:
+    bad = TryView(1, problem="[b]nothing[/] was\x1b[2J changed")
+    view = TaskView(
+        Task("T1", "scope"),
+        TaskState.QUEUED,
+        attempt=1,
+        ended_badly=(bad,),
+        spans=(StageSpan(1, Stage.IMPLEMENT, 1, 2),),
+    )
+    assert "      [b]nothing[/] was changed" in [plain(line) for line in timeline_lines(view, 9.0, 80)]
 
 
 async def test_earlier_tries_are_one_key_away() -> None:

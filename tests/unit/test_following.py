@@ -201,10 +201,14 @@ async def test_mistakes_are_told_by_line_and_the_rest_is_taken_in(desk: Desk) ->
     follower.take(desk.number)
     told = [text for text in desk.told if "line" in text]
     assert told == [f"tasks/board.md, {problem}" for problem in offer.change.problems]
-    assert follower.refused == 4
+    assert desk.bus.state.refused == tuple(f"tasks/board.md, {problem}" for problem in offer.change.problems)
     assert desk.bus.state.find("C") is None
     await desk.edit(*rows, row("nobody"))
     assert desk.offered == ["added C", "added nobody"]
+    assert len(desk.bus.state.refused) == 4, "C cannot run until somebody has said yes"
+    follower.take(desk.number)
+    circle = "E, F wait for each other in a circle (lines 7, 8)"
+    assert desk.bus.state.refused == tuple(f"tasks/board.md, line {line}: {circle}" for line in (7, 8))
 
 
 async def test_a_row_with_a_new_mistake_keeps_its_task(desk: Desk) -> None:

@@ -19,6 +19,7 @@ from engine.model import (
     Usage,
     Verdict,
 )
+from engine.rows import BoardChange, EditKind, RowEdit
 from engine.state import RunState
 from tests.tui import sample_run
 from tests.unit.run_events import (
@@ -44,7 +45,7 @@ def test_a_task_that_lands_leaves_all_its_figures() -> None:
     assert (view.state, view.stage, view.commit, view.train) == (TaskState.LANDED, None, "c" * 40, 1)
     assert view.elapsed(999.0) == 11.0
     assert [span.stage for span in view.spans] == list(Stage)
-    assert (view.usd, view.usd_saved, view.calls_made, view.cache_hits, view.batched) == (1.0, 0.5, 2, 1, 0)
+    assert (view.usd, view.usd_saved, view.calls_made, view.cache_hits, view.batched) == (1.0, 0.5, 1, 1, 0)
     assert view.usage == Usage(input=200, output=20)
     assert snapshot.count(TaskState.LANDED) == 1
     assert snapshot.count(TaskState.WAITING) == 1
@@ -227,6 +228,24 @@ def test_pushes_are_saved_by_what_this_run_landed_and_not_by_what_had_landed_bef
     for name in ("C-1", "C-2", "C-3"):
         state.apply(ev.TaskLanded(at=104, task=name, commit="c" * 40, train=1))
     assert (state.totals.landed, state.totals.pushes_saved) == (3, 2)
+
+
+def test_a_row_that_came_and_went_is_in_no_sum() -> None:
+    def take(kind: EditKind, row: Task) -> ev.BoardTaken:
+        return ev.BoardTaken(at=102.0, change=BoardChange((RowEdit(kind, row),)))
+
+    row = Task("C-1", "scope")
+    state = after(take(EditKind.ADDED, row))
+    before = state.snapshot().total
+    state.apply(take(EditKind.REMOVED, row))
+    assert (state.snapshot().total, state.snapshot().removed) == (before - 1, 1)
+    assert RunState(state.snapshot()).snapshot().total == before - 1
+    # Put back, it counts again; and so does one that somebody set to [x].
+    state.apply(take(EditKind.RETRIED, row))
+    assert (state.snapshot().total, state.snapshot().removed) == (before, 0)
+    state.apply(take(EditKind.REMOVED, row))
+    state.apply(take(EditKind.LANDED, msgspec.structs.replace(row, status=BoardStatus.LANDED)))
+    assert (state.snapshot().total, state.snapshot().removed) == (before, 0)
 
 
 def test_open_batches_are_what_a_restart_must_look_for() -> None:

@@ -221,6 +221,7 @@ def _teller(as_json: bool) -> Any:
 def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> None:
     from engine.model import TaskState
     from tui.plain import count, duration, money
+    from tui.sums import pushes_in_words, savings_by_cause
 
     run, totals = snapshot.run, snapshot.totals
     state: str
@@ -235,13 +236,17 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     say(f"run {row.run} of {row.board}, {duration(run.elapsed(until))}: {state}")
     if not snapshot.tasks:
         return
-    counts = [f"{snapshot.count(each)} {_word(each, at_work)}" for each in TaskState if snapshot.count(each)]
-    say(f"{count(len(snapshot.tasks), 'task')}: {', '.join(counts)}")
+    numbers = {each: snapshot.count(each) for each in TaskState}
+    numbers[TaskState.CANCELLED] -= snapshot.removed
+    counts = [f"{number} {_word(each, at_work)}" for each, number in numbers.items() if number]
+    counts += [f"{snapshot.removed} removed"] if snapshot.removed else []
+    say(f"{count(snapshot.total, 'task')}: {', '.join(counts)}")
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None and not snapshot.others else ""
-    pushes = f"; {count(totals.pushes, 'push', 'pushes')}" if run.remote else ""
+    causes = ", ".join(savings_by_cause(totals, money))
+    say(f"{money(totals.usd)}{budget} spent, {money(totals.usd_saved)} saved" + f" ({causes})" * bool(causes))
     say(
-        f"{money(totals.usd)}{budget} spent, {money(totals.usd_saved)} saved; {count(totals.model_calls, 'call')}, "
-        f"{count(totals.batch_calls, 'batch call')}, {totals.cache_hits} from the cache{pushes}"
+        f"{count(totals.model_calls, 'call')}, {count(totals.batch_calls, 'batch call')} for "
+        f"{count(totals.batched_requests, 'request')}, {totals.cache_hits} from the cache; {pushes_in_words(snapshot)}"
     )
     _say_crew(snapshot, at_work)
     if run.locks_away and at_work:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from engine.figures import BatchView, QueueFigures, TrainView
 from engine.model import TaskState
-from engine.snapshot import Snapshot
 from tui.format import safe_text
 from tui.frame import Frame
-from tui.line import BLANK, Line, joined, text
+from tui.line import BLANK, Line, Span, joined, text, wrapped
 from tui.panels.panel import Panel
 from tui.plain import ago, count, duration
+from tui.sums import pushes_in_words
 
+FULL = 60  # cells from which a line has room for more than what matters most
 SHOWN_TRAINS = 12  # trains that have arrived, the newest
 
 
@@ -22,7 +23,7 @@ class BatchesPanel(Panel):
 
     def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
         """The figures; older trains and batches where there is room."""
-        return batch_lines(frame, full=width >= 60)
+        return batch_lines(frame, width)
 
     def summary(self, frame: Frame) -> Line:
         """What moves, and what was saved."""
@@ -40,30 +41,20 @@ class BatchesPanel(Panel):
             parts.append(
                 text(f"{count(requests, 'request')} in {count(len(open_), 'batch', 'batches')}", "batch")
             )
-        parts.append(text(pushes_of(snapshot), "muted"))
+        parts.append(text(pushes_in_words(snapshot), "muted"))
         return joined(parts, " · ")
 
 
-def pushes_of(snapshot: Snapshot) -> str:
-    """How many pushes the landed tasks took."""
-    landed, pushes = snapshot.totals.landed, snapshot.totals.landing_pushes
-    if not landed:
-        return "nothing landed yet"
-    if not snapshot.run.remote:
-        trains = count(snapshot.totals.trains, "train")
-        return f"{trains} for {count(landed, 'task')}, no remote to push to"
-    saved = snapshot.totals.pushes_saved
-    return f"{count(pushes, 'push', 'pushes')} for {count(landed, 'task')}, {saved} saved"
-
-
-def batch_lines(frame: Frame, *, full: bool) -> list[Line]:
-    """Git first, then the model."""
+def batch_lines(frame: Frame, width: int) -> list[Line]:
+    """Git first, then the model, in lines of `width` cells."""
     snapshot = frame.snapshot
+    full = width >= FULL
     queues = {queue.name: queue for queue in snapshot.queues}
     lines = [_queue_line("git", queues.get("git"), frame, waiting=snapshot.count(TaskState.TO_LAND))]
-    moving = [train for train in snapshot.trains if train.ended_at is None]
-    lines += [_train_line(train, frame) for train in moving]
-    lines.append((("      ", "text"), (pushes_of(snapshot), "muted")))
+    for train in snapshot.trains:
+        if train.ended_at is None:
+            lines += _train_lines(train, frame, width)
+    lines.append((("      ", "text"), (pushes_in_words(snapshot), "muted")))
     model = next((queue for name, queue in queues.items() if name != "git"), None)
     lines.append(_queue_line("model", model, frame))
     for batch in snapshot.batches:
@@ -76,7 +67,8 @@ def batch_lines(frame: Frame, *, full: bool) -> list[Line]:
     older = [train for train in reversed(snapshot.trains) if train.ended_at is not None][:SHOWN_TRAINS]
     if older:
         lines.append(BLANK)
-        lines += [_past_train_line(train, frame, full=full) for train in older]
+        for train in older:
+            lines += _past_train_lines(train, frame, width)
     return lines
 
 
@@ -96,52 +88,59 @@ def _queue_line(name: str, queue: QueueFigures | None, frame: Frame, waiting: in
 _TRAIN_STAGES = (("combine", "merge"), ("verify", "verify"), ("push", "push"))
 
 
-def _train_line(train: TrainView, frame: Frame) -> Line:
-    spans = [
+_TRAIN_STAGES = (("combine", "merge"), ("verify", "verify"), ("push", "push"))
+
+
+def _train_lines(train: TrainView, frame: Frame, width: int) -> list[Line]:
+    head = [
         ("      ", "text"),
         (f"train {train.number}", "text strong"),
         (f" {count(len(train.tasks), 'task')} ", "muted"),
     ]
+    age = (f" {duration(frame.until - train.started_at)}", "faint")
+    detail = (f" {safe_text(train.detail)}" if train.detail else "", "muted")
     names = [name for name, _ in _TRAIN_STAGES]
+    way: list[Span] = []
     if train.stage == "bisect":
-        spans.append(("⠿ bisecting: looking for the task that breaks it", "warn"))
+        way.append((" bisecting: who breaks it?", "warn"))
     else:
         # Who clashes goes back, and the others are merged.
         stage = "combine" if train.stage == "conflict" else train.stage
         at = names.index(stage) if stage in names else len(names) - 1
         for index, (_, word) in enumerate(_TRAIN_STAGES):
             mark, tone = ("✓", "good") if index < at else ("⠿", "accent") if index == at else ("·", "faint")
-            spans.append((f" {word} {mark}", tone))
-    spans.append((f"  {duration(frame.until - train.started_at)}", "faint"))
-    if train.detail:
-        spans.append((f" {safe_text(train.detail)}", "muted"))
-    return tuple(spans)
+            way.append((f" {word} {mark}", tone))
+    if width >= FULL:
+        return [(*head, *way, (" ", "text"), age, detail)]
+    return [(*head, age), (("       ", "text"), *way, detail)]
 
 
-def _past_train_line(train: TrainView, frame: Frame, *, full: bool) -> Line:
+def _past_train_lines(train: TrainView, frame: Frame, width: int) -> list[Line]:
     ended = train.ended_at or frame.until
     now = frame.now if frame.snapshot.run.finished is not None else frame.until
-    when = f"{ago(max(0.0, now - ended))} ago"
-    spans = [("      ", "text"), (f"train {train.number} ", "muted")]
+    name = (f"train {train.number} ", "muted")
     if train.stage == "failed":
-        return (*spans, ("✗ ", "bad"), (safe_text(train.detail or "failed"), "bad"))
-    spans.append((f"✓ {train.landed} landed", "good"))
+        rows = wrapped(safe_text(train.detail or "failed"), width - 8, "bad")
+        return [(name, ("✗ ", "bad"), *rows[0]), *((("        ", "text"), *row) for row in rows[1:3])]
+    full = width >= FULL
+    spans = [name, (f"✓ {train.landed} landed", "good")]
     if train.sent_back:
-        spans.append((f", {train.sent_back} sent back", "warn"))
-    spans.append((f"  {when}", "faint"))
+        spans.append((f", {train.sent_back} sent back" if full else f", {train.sent_back} back", "warn"))
+    spans.append((f"  {ago(max(0.0, now - ended))} ago", "faint"))
     if full:
         spans.append((f"  {train.tip[:7]}", "faint"))
         spans.append((f"  in {ended - train.started_at:.1f} s: {safe_text(', '.join(train.tasks))}", "faint"))
-    return tuple(spans)
+    return [tuple(spans)]
 
 
 def _model_batch_lines(batch: BatchView, frame: Frame, *, full: bool) -> list[Line]:
     done = batch.succeeded + batch.errored
+    requests = count(batch.requests, "request") if full else f"{batch.requests:,}"
     first = (
         ("      ", "text"),
         ("◔ ", "batch"),
         (f"…{safe_text(batch.id)[-6:]} ", "text strong"),
-        (f"{done} of {count(batch.requests, 'request')}", "text"),
+        (f"{done:,} of {requests}", "text"),
         (f" {batch.role}" + (f" {safe_text(batch.model, 24)}" if full else ""), "faint"),
     )
     words = [safe_text(batch.status.replace("_", " "), 20), duration(frame.until - batch.submitted_at)]

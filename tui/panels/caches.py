@@ -5,10 +5,14 @@ from __future__ import annotations
 from engine.snapshot import Snapshot
 from tui.format import dollars, safe_text
 from tui.frame import Frame
-from tui.line import BLANK, Line, bar, joined, sparkline, spread, text
+from tui.line import BLANK, Line, Span, bar, joined, sparkline, spread, text, wrapped
+from tui.line import width as cells_of
 from tui.panels.panel import Panel
 from tui.plain import count, size, thousands
+from tui.sums import savings_by_cause
 from tui.trends import dollars_saved, hit_rates
+
+MOST_TROUBLE = 2  # lines for why a model class has to wait
 
 
 class CachesPanel(Panel):
@@ -25,9 +29,9 @@ class CachesPanel(Panel):
     def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
         """The figures."""
         lines = cache_lines(frame, width)
-        limits = limiter_lines(frame)
+        limits = limiter_lines(frame, width)
         spend = spend_lines(frame.snapshot, width)
-        if spend and height > len(lines) + len(limits) + 1:
+        if spend and height > len(lines) + len(limits) + len(spend):
             spend = [BLANK, *spend]
         return [*lines, *limits, *spend]
 
@@ -88,45 +92,50 @@ def cache_lines(frame: Frame, width: int) -> list[Line]:
             width,
         ),
     ]
+    if causes := savings_by_cause(totals, dollars):
+        lines.append(((" " * 10, "text"), (", ".join(causes), "muted")))
     if results.disabled:
         lines.append(text(f"the result cache is off: {safe_text(results.disabled)}", "warn"))
     elif results.entries:
         kept = f"{count(results.entries, 'entry', 'entries')}, {size(results.bytes)}"
         lines.append((("kept      ", "muted"), (kept, "text")))
     if results.last_miss:
-        lines.append((("last miss ", "muted"), (safe_text(results.last_miss), "text")))
+        for number, row in enumerate(wrapped(safe_text(results.last_miss), width - 10)):
+            lines.append((("last miss " if number == 0 else " " * 10, "muted"), *row))
     return lines
 
 
-def limiter_lines(frame: Frame) -> list[Line]:
+def limiter_lines(frame: Frame, width: int) -> list[Line]:
     """How many calls each model class may have in flight, and whether the service asked for silence."""
-    lines: list[Line] = []
+    figures: list[Line] = []
+    troubles: list[Line] = []
     for limiter in frame.snapshot.limiters:
-        spans = [
-            (f"{safe_text(limiter.model_class, 9):<10}", "muted"),
-            (f"{limiter.in_flight} of {limiter.limit}", "text"),
-            (" in flight" + (f", {limiter.waiting} wait" if limiter.waiting else ""), "faint"),
-        ]
-        if limiter.paused_until is not None and limiter.paused_until > frame.now:
-            spans.append(
-                (f"  paused {limiter.paused_until - frame.now:.0f} s: {safe_text(limiter.reason)}", "warn")
-            )
-        elif limiter.reason:
-            spans.append((f"  {safe_text(limiter.reason)}", "warn"))
-        lines.append(tuple(spans))
-    return lines
+        name = safe_text(limiter.model_class, 9)
+        spans: list[Span] = [(f"{name} ", "muted"), (f"{limiter.in_flight} of {limiter.limit}", "text")]
+        if limiter.waiting:
+            spans.append((f", {limiter.waiting} wait", "faint"))
+        figures.append(tuple(spans))
+        left = (limiter.paused_until or 0.0) - frame.now
+        pause = f"paused {left:.0f} s" if left > 0 else ""
+        if trouble := ": ".join(part for part in (pause, safe_text(limiter.reason)) if part):
+            troubles += wrapped(f"{name} {trouble}", width - 10, "warn", " " * 10)[:MOST_TROUBLE]
+    one_line = joined(figures, "  ")
+    rows = [one_line] if figures and 10 + cells_of(one_line) <= width else figures
+    return [
+        ((f"{'' if number else 'in flight':<10}", "muted"), *row) for number, row in enumerate(rows)
+    ] + troubles
 
 
 def spend_lines(snapshot: Snapshot, width: int) -> list[Line]:
     """Who spent what: each role on each model."""
     lines: list[Line] = []
     for line in snapshot.spend:
-        calls = count(line.calls, "call")
-        more = [
-            f"{line.cached} cached" if line.cached else "",
+        parts = [
+            count(line.calls, "call") if line.calls or not line.batched else "",
             f"{line.batched} batched" if line.batched else "",
+            f"{line.cached} cached" if line.cached else "",
         ]
-        detail = ", ".join(part for part in (calls, *more) if part)
+        detail = ", ".join(part for part in parts if part)
         spans = [(f"{line.role:<12}", "muted"), (f"{dollars(line.usd):>8}  ", "text"), (detail, "faint")]
         if width >= 70:
             usage = line.usage

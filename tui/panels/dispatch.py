@@ -10,7 +10,7 @@ from engine.model import TaskState
 from engine.snapshot import Snapshot
 from tui.format import safe_text
 from tui.frame import Frame
-from tui.line import Line, text
+from tui.line import Line, cut_line, hard_wrapped, text
 from tui.panels.panel import Panel
 from tui.peers import crew_lines
 from tui.widgets.line_view import LineView
@@ -27,6 +27,7 @@ class DispatchPanel(Panel):
     DispatchPanel {
         padding: 0;
         & > #columns { height: 1; }
+        & > #whole { height: 1; }
         & > #crew { height: 0; }
     }
     """
@@ -39,6 +40,9 @@ class DispatchPanel(Panel):
         columns.can_focus = False
         yield columns
         yield TaskList(id="tasks")
+        whole = LineView(id="whole")
+        whole.can_focus = False
+        yield whole
         crew = LineView(id="crew")
         crew.can_focus = False
         yield crew
@@ -70,6 +74,9 @@ class DispatchPanel(Panel):
             return
         tasks = self.tasks
         self.query_one("#columns", LineView).show([tasks.columns.header()])
+        whole = self.query_one("#whole", LineView)
+        whole.display = not self.screen.has_class("-narrow")
+        whole.show(_whole_lines(tasks.whole(), self.size.width - 3, whole.size.height))
         chips = []
         if tasks.marked:
             chips.append(f"◆ {len(tasks.marked)} marked")
@@ -120,8 +127,17 @@ class DispatchPanel(Panel):
         return text(" · ".join(counts_of(frame.snapshot)), "muted")
 
 
+def _whole_lines(line: Line, cells: int, height: int) -> list[Line]:
+    rows = hard_wrapped(line, cells)
+    if len(rows) > height > 0:
+        rows[height - 1 :] = [cut_line((*rows[height - 1], ("…", "faint")), cells)]
+    return (
+        [(("› " if number == 0 else "  ", "faint"), *row) for number, row in enumerate(rows)] if line else []
+    )
+
+
 def counts_of(snapshot: Snapshot) -> list[str]:
-    """How many tasks are in each state, those that matter most first."""
+    """How many tasks are in each state, those that matter most first; rows that are gone count as that."""
     names = (
         (TaskState.RUNNING, "running"),
         (TaskState.ELSEWHERE, "elsewhere"),
@@ -132,4 +148,7 @@ def counts_of(snapshot: Snapshot) -> list[str]:
         (TaskState.WAITING, "waiting"),
         (TaskState.LANDED, "landed"),
     )
-    return [f"{snapshot.count(state):,} {word}" for state, word in names if snapshot.count(state)]
+    counts = {state: snapshot.count(state) for state, _ in names}
+    counts[TaskState.CANCELLED] -= snapshot.removed
+    parts = [f"{counts[state]:,} {word}" for state, word in names if counts[state]]
+    return [*parts, f"{snapshot.removed:,} removed"] if snapshot.removed else parts

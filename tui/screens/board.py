@@ -15,6 +15,7 @@ from tui.format import fit, safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, text, width, wrapped
 from tui.screens.dialogs import LinesScreen
+from tui.source.protocol import Mode
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
@@ -29,6 +30,11 @@ _MARKS = {
     EditKind.GIVEN_UP: ("✗", "bad"),
     EditKind.RETRIED: ("↻", "accent"),
     EditKind.NEXT_RUN: ("~", "muted"),
+}
+_NOTHING: dict[Mode, str] = {
+    "LIVE": "Change it while the run goes on, and each row that differs is shown here, to be taken in or left.",
+    "WATCH": "Change it while the run goes on, and each row that differs is shown; the run's own dashboard answers.",
+    "REPLAY": "Where somebody changed it during the run, the rows that differed are shown here.",
 }
 _COLUMN = 13  # cells of a column's name
 _NARROW = 50  # cells below which the texts stand under the name
@@ -69,7 +75,9 @@ class BoardScreen(LinesScreen):
         """The edits and the mistakes."""
         self._shown = offer = self._dashboard.frame.snapshot.offer
         if offer is None:
-            return wrapped("The run has nothing to ask: it knows all rows of the board.", width, "muted")
+            board = safe_text(self._dashboard.frame.snapshot.run.board, 200) or "the board"
+            then = _NOTHING[self._dashboard.source.mode]
+            return wrapped(f"No edit of {board} waits for an answer. {then}", width, "muted")
         lines: list[Line] = []
         for edit in offer.change.edits:
             lines += [*edit_lines(edit, width), BLANK]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 
 from tui.format import fit
 from tui.line import BLANK, Line, text, wrapped
@@ -18,28 +19,34 @@ if TYPE_CHECKING:
     from tui.app import DashboardApp
 
 
-def key_groups(mode: Mode) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The keys that work in this mode with what they do, by the place where they work."""
+def key_groups(mode: Mode, here: Sequence[DOMNode] = ()) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The keys that work in this mode with what they do, by the place where they work.
+
+    Those of the places that keys go to now come first: `here` is the widget that has the focus, and what it lies in.
+    """
     from tui.app import DashboardApp
     from tui.panels.lessons import LessonInput
     from tui.screens.main import MainScreen
     from tui.screens.task import TaskScreen
     from tui.widgets.lesson_list import LessonList
     from tui.widgets.line_view import LineView
+    from tui.widgets.run_list import RunList
     from tui.widgets.task_list import TaskList
 
     places = (
         ("Tasks", TaskList),
-        ("Dashboard", MainScreen),
-        ("Task screen", TaskScreen),
+        ("Runs", RunList),
         ("Lessons", LessonList),
         ("Search of lessons", LessonInput),
+        ("Dashboard", MainScreen),
+        ("Task screen", TaskScreen),
         ("Any text", LineView),
         ("Everywhere", DashboardApp),
     )
-    groups = [(name, _rows(place.BINDINGS, mode)) for name, place in places]
-    groups[-1][1].append(("ctrl+p", "Commands: all of this by name"))
-    return groups
+    more = {"Everywhere": [("ctrl+p", "Commands: all of this by name")]}
+    groups = [(name, _rows(place.BINDINGS, mode) + more.get(name, [])) for name, place in places]
+    now = {next((name for name, place in places if isinstance(node, place)), "") for node in here}
+    return sorted(groups, key=lambda group: group[0] not in now)
 
 
 def _rows(bindings: Iterable[BindingType], mode: Mode) -> list[tuple[str, str]]:
@@ -62,7 +69,10 @@ class HelpScreen(LinesScreen):
     def lines(self, width: int) -> list[Line]:
         """The keys by place."""
         lines: list[Line] = []
-        for name, rows in key_groups(cast("DashboardApp", self.app).source.mode):
+        app = cast("DashboardApp", self.app)
+        below = app.screen_stack[app.screen_stack.index(self) - 1]
+        here = (below.focused or below).ancestors_with_self
+        for name, rows in key_groups(app.source.mode, here):
             lines += [text(name, "accent strong")]
             for keys, words in rows:
                 for number, row in enumerate(wrapped(words, max(16, width - 19), "muted")):

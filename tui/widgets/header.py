@@ -81,7 +81,7 @@ def _end_of(ended: RunFinished) -> str:
 def landed_of(frame: Frame) -> Line:
     """How many tasks have landed."""
     return (
-        (f"{frame.snapshot.count(TaskState.LANDED)}/{len(frame.snapshot.tasks)}", "text strong"),
+        (f"{frame.snapshot.count(TaskState.LANDED)}/{frame.snapshot.total}", "text strong"),
         (" landed", "muted"),
     )
 
@@ -111,7 +111,7 @@ def _parts(frame: Frame) -> list[tuple[int, Line]]:
     snapshot = frame.snapshot
     board = safe_text(PurePath(snapshot.run.board).name, 28)
     crew = crew_of(snapshot)
-    total, landed = len(snapshot.tasks), snapshot.count(TaskState.LANDED)
+    total, landed = snapshot.total, snapshot.count(TaskState.LANDED)
     parts: list[tuple[int, Line]] = [
         (10, text("taskyard", "accent strong")),
         (8, text(board)),

@@ -19,7 +19,7 @@ class PickList(LineView):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *cursor_keys("line"),
-        Binding("enter", "pick", "open"),
+        Binding("enter", "pick", "open", tooltip="Open what the cursor is on"),
     ]
 
     class Picked(Message):

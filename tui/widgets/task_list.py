@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
+from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -18,7 +19,7 @@ from tui.frame import Frame
 from tui.line import BLANK, Line, text
 from tui.modes import ModeBound
 from tui.order import Group, GroupHead, Order, Row, group_of, grouped, ordered
-from tui.rows import Columns, group_row, longest_id, task_row
+from tui.rows import Columns, group_row, last_of, longest_id, task_row
 from tui.widgets.line_view import cursor_keys, draw
 
 Key: TypeAlias = tuple[bool, str]
@@ -232,6 +233,16 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
             marked=view.id in self.marked,
             tell_problem=self.problems_only,
         )
+
+    def whole(self) -> Line:
+        """What the row under the cursor has no room for: the end of its last column, else what the task is."""
+        view = self.current
+        if view is None or self._frame is None:
+            return BLANK
+        content, tone = last_of(view, self._by_id, self._batches, tell_problem=self.problems_only)
+        if cell_len(content) <= self._columns.last:
+            content, tone = safe_text(view.task.scope), "faint"
+        return text(content, tone)
 
     def _nothing(self, frame: Frame) -> Line:
         if self.filter_text:

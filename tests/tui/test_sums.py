@@ -1,0 +1,97 @@
+"""What the sums of a run say: the same numbers in every place that names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from engine import events as ev
+from engine.model import BoardStatus, Task, TaskState
+from engine.snapshot import RunView, Snapshot, TaskView, Totals
+from engine.state import RunState
+from tests.samples import finished
+from tui.format import dollars
+from tui.frame import Frame
+from tui.headless import ProgressLines
+from tui.line import plain
+from tui.panels.batches import BatchesPanel
+from tui.panels.caches import cache_lines, spend_lines
+from tui.source.protocol import Health
+from tui.sums import pushes_in_words, savings_by_cause
+from tui.widgets.banner import banner_line
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "demo.jsonl"
+RUN = RunView(run="r", remote="origin", started=1.0)
+OVER = replace(RUN, finished=finished(at=2.0))
+MARKED = Task("T1", "scope", status=BoardStatus.LANDED)
+LANDED = {"tasks": (TaskView(MARKED, TaskState.LANDED),), "counts": {TaskState.LANDED: 1}}
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "words"),
+    [
+        (Snapshot(run=RUN, totals=Totals(trains=3, pushes=3, landed=9)), "3 pushes for 9 tasks, 6 saved"),
+        (Snapshot(run=RUN, totals=Totals(pushes=2, marks=1, landed=5)), "2 pushes for 5 tasks, 3 saved"),
+        (Snapshot(run=RUN, totals=Totals(trains=1, pushes=1, landed=1)), "1 push for 1 task"),
+        (Snapshot(run=RUN, totals=Totals(trains=1, landed=3)), "3 tasks had been pushed before"),
+        (Snapshot(run=RUN, totals=Totals(pushes=1, marks=1)), "1 push of the board's states"),
+        (
+            Snapshot(run=RunView(started=1.0), totals=Totals(trains=2, landed=3)),
+            "2 trains for 3 tasks, no remote to push to",
+        ),
+        (Snapshot(run=RUN), "nothing landed yet"),
+        (Snapshot(run=OVER), "nothing landed, nothing pushed"),
+        (Snapshot(run=OVER, **LANDED), "all had landed before"),  # type: ignore[arg-type]
+    ],
+)
+def test_pushes_in_words(snapshot: Snapshot, words: str) -> None:
+    assert pushes_in_words(snapshot) == words
+
+
+def test_savings_are_told_by_cause_and_add_up() -> None:
+    totals = Totals(
+        usd_saved=0.55, usd_saved_results=0.4, usd_saved_prompts=-0.05, usd_saved_batches=0.2, landed=1
+    )
+    assert savings_by_cause(totals, dollars) == ["results $0.40", "prompts −$0.05", "batches $0.20"]
+    assert savings_by_cause(Totals(), dollars) == []
+
+
+def test_every_place_names_the_same_numbers() -> None:
+    events = [ev.decode(line) for line in RECORDED.read_bytes().splitlines()]
+    snapshot = RunState().apply_all(events).snapshot()
+    end, totals = events[-1], snapshot.totals
+    assert isinstance(end, ev.RunFinished)
+    assert (end.pushes, end.model_calls, end.usd_saved) == (
+        totals.pushes,
+        totals.model_calls,
+        totals.usd_saved,
+    )
+    frame = Frame(snapshot, end.at, Health(), "LIVE")
+    pushes = f"{end.pushes} pushes"
+    assert pushes in plain(banner_line(frame))
+    assert pushes in plain(BatchesPanel(id="batches").summary(frame))
+    lines = ProgressLines()
+    last = [line for event in events for line in lines.of(event)][-5:]
+    assert sum(f"{pushes} for {totals.landed} tasks" in line for line in last) == 1
+    assert sum(f"{end.model_calls} calls, " in line for line in last) == 1
+    # The panel's lines by role add up to the run's sums.
+    assert sum(line.calls for line in snapshot.spend) == end.model_calls
+    assert sum(line.batched for line in snapshot.spend) == totals.batched_requests
+    assert sum(line.cached for line in snapshot.spend) == end.cache_hits
+    shown = [plain(line) for line in spend_lines(snapshot, 42)]
+    assert sum(int(line.split("$")[1].split()[1]) for line in shown) == end.model_calls
+
+
+def test_what_each_cause_saved_is_the_sum() -> None:
+    events = [ev.decode(line) for line in RECORDED.read_bytes().splitlines()]
+    snapshot = RunState().apply_all(events).snapshot()
+    totals = snapshot.totals
+    parts = (totals.usd_saved_results, totals.usd_saved_prompts, totals.usd_saved_batches)
+    assert totals.usd_saved_batches > 0
+    assert totals.usd_saved_prompts > 0
+    assert sum(parts) == pytest.approx(totals.usd_saved)
+    frame = Frame(snapshot, snapshot.at, Health(), "LIVE")
+    text = "\n".join(plain(line) for line in cache_lines(frame, 42))
+    assert f"prompts {dollars(totals.usd_saved_prompts)}, batches {dollars(totals.usd_saved_batches)}" in text
