@@ -152,7 +152,7 @@ class Follower:
 
     def _begun(self, edit: RowEdit) -> bool:
         view = self._bus.state.find(edit.row.id)
-        return view is not None and self._busy(view)
+        return view is not None and self._busy(view) and view.state is not TaskState.ELSEWHERE
 
     def _offer(self, change: BoardChange) -> None:
         self._number += 1
@@ -163,6 +163,7 @@ class Follower:
         self._bus.emit(ev.BoardTaken(at=self._bus.clock(), change=change, number=number))
         self._settle(change.edits)
         self._on_taken(change)
+        self._tell_put_off(change.edits)
         self._tell_uncommitted(change.edits)
 
     def _settle(self, edits: Sequence[RowEdit]) -> None:
@@ -198,9 +199,22 @@ class Follower:
 
     def _tell_marked(self, edits: Sequence[RowEdit]) -> None:
         for edit in edits:
-            if edit.was is not None:
+            if edit.was is not None and self._put_off(edit) is None:
                 text = f"{self._project.board_path} says that {edit.row.id} has landed: it is left out"
                 self._bus.notice("info", text, edit.row.id)
+
+    def _put_off(self, edit: RowEdit) -> TaskView | None:
+        view = self._bus.state.find(edit.row.id)
+        return view if view is not None and view.put_off == edit else None
+
+    def _tell_put_off(self, edits: Sequence[RowEdit]) -> None:
+        for edit in edits:
+            view = self._put_off(edit)
+            if view is not None:
+                text = (
+                    f"{view.id} is worked on {view.last}: what the board says of it counts once nobody does"
+                )
+                self._bus.notice("info", text, view.id)
 
     def _tell_uncommitted(self, edits: Sequence[RowEdit]) -> None:
         rows = self._rows

@@ -36,6 +36,11 @@ class RowEdit(msgspec.Struct, frozen=True):
         """Whether taking it in changes anything in the run."""
         return self.kind not in (EditKind.KEPT, EditKind.NEXT_RUN)
 
+    @property
+    def ends(self) -> bool:
+        """Whether it says that nobody is to work on the task any more."""
+        return self.kind in (EditKind.REMOVED, EditKind.LANDED, EditKind.GIVEN_UP)
+
 
 class BoardChange(msgspec.Struct, frozen=True):
     """All that differs between the board and what the run works on.

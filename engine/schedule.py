@@ -45,7 +45,7 @@ class Schedule:
         """Follow edits of the board that the state has taken in."""
         for edit in change.edits:
             name = edit.row.id
-            if name in self._dispatcher:
+            if name in self._dispatcher and self._bus.state.view(name).put_off is None:
                 if edit.kind in (EditKind.REMOVED, EditKind.GIVEN_UP):
                     self._dispatcher.cancel(name)
                 elif edit.kind is EditKind.LANDED:

@@ -20,7 +20,7 @@ from engine.locks import DistributedLock
 from engine.model import Lane, Task, TaskState
 from engine.parts import Parts
 from engine.pipeline import Ready
-from engine.rows import words
+from engine.rows import BoardChange, EditKind, words
 from engine.settings import Settings
 from engine.sharing import Permits, Share
 from engine.work import TaskWork
@@ -32,6 +32,10 @@ FETCH_AGAIN = 2.0  # seconds between two tries while the remote is away
 
 class EndedElsewhereError(TaskyardError):
     """Another orchestrator gave the task up, or it was cancelled there."""
+
+
+class LeftOutError(TaskyardError):
+    """The board has said, while another worked on the task, that nobody is to do so."""
 
 
 class SharedTaskWork(TaskWork):
@@ -77,7 +81,7 @@ class SharedTaskWork(TaskWork):
             slot, [*self._of(self._types, task.type), *self._of(self._lanes, task.lane)]
         )
         try:
-            if await self._taken_over(task, claim):
+            if self._left_out(task) or await self._taken_over(task, claim):
                 return True
             await permitted.acquire()
             attempt.append(asyncio.ensure_future(super()._turn(task, permitted)))
@@ -119,9 +123,25 @@ class SharedTaskWork(TaskWork):
         if outcome.state == "landed":
             await self._landed_by(task, outcome.commit, outcome.by)
             return True
+        if self._left_out(task):
+            return True
         state = TaskState.CANCELLED if outcome.state == "cancelled" else TaskState.FAILED
         await super()._end(task.id, state, f"{outcome.reason} (by {outcome.by})")
         raise EndedElsewhereError(outcome.reason)
+
+    def _left_out(self, task: Task) -> bool:
+        """Heed what the board has said while another worked on the task: nobody is to work on it any more.
+
+        Raises LeftOutError unless it counts as landed.
+        """
+        put_off = self._bus.state.view(task.id).put_off
+        if put_off is None:
+            return False
+        self._bus.emit(ev.TaskQueued(at=self._now(), task=task.id))
+        self._bus.emit(ev.BoardTaken(at=self._now(), change=BoardChange((put_off,))))
+        if put_off.kind is not EditKind.LANDED:
+            raise LeftOutError(f"the board does not ask for {task.id} any more")
+        return True
 
     async def _landed_by(self, task: Task, commit: str, by: str) -> None:
         await self._fetch()

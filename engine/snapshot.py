@@ -35,7 +35,7 @@ from engine.model import (
     Verdict,
     Verification,
 )
-from engine.rows import BoardChange
+from engine.rows import BoardChange, RowEdit
 
 
 class StageSpan(msgspec.Struct, frozen=True):
@@ -90,7 +90,8 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the newest lessons this
     task caused and has not resolved yet. `ended_badly` are the attempts that did, the newest of them last; for `idle`
     seconds since it started, nobody worked on the run. `revised` is the row as it was taken in once the task had begun:
-    a retry takes it. `removed` says that the board no longer asks for the task, which was cancelled for that.
+    a retry takes it. `removed` says that the board no longer asks for the task, which was cancelled for that. `put_off`
+    is an edit of the board that ends the task here, once no other orchestrator works on it.
     """
 
     task: Task
@@ -132,6 +133,7 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     idle: float = 0.0
     revised: Task | None = None
     removed: bool = False
+    put_off: RowEdit | None = None
 
     @property
     def id(self) -> str:

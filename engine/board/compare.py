@@ -24,7 +24,8 @@ def compare(
     """Give the edits between the rows that the run knows and those of the board, in the order of the board.
 
     `refused` are ids of rows with a mistake: their tasks stay as they are. `find` gives a task's view, and `busy`
-    says whether it is being worked on or has been verified.
+    says whether it is being worked on or has been verified. What ends a task that another orchestrator works on counts
+    like for one that has not begun: it is put off until nobody does.
     """
     edits = [edit for row in rows.values() if (edit := _edit(before, row, find(row.id), busy))]
     gone = [row for row in before.values() if row.id not in rows and row.id not in refused]
@@ -39,9 +40,12 @@ def _edit(
         return RowEdit(EditKind.LANDED if landed else EditKind.ADDED, row)
     was = before.get(row.id, view.task)
     put_back = row.id not in before and view.state in _UNSUCCESSFUL and row.status is BoardStatus.OPEN
+    again_asked_for = view.put_off is not None and row.status is BoardStatus.OPEN
     kind = (
         EditKind.RETRIED
         if put_back
+        else EditKind.CHANGED
+        if again_asked_for
         else _status_kind(was, row, view, busy) or _text_kind(was, row, view, busy)
     )
     return RowEdit(kind, row, was) if kind is not None else None
@@ -55,7 +59,7 @@ def _status_kind(was: Task, row: Task, view: TaskView, busy: Callable[[TaskView]
         done = view.state in (TaskState.TO_LAND, TaskState.LANDED)
         return None if done else EditKind.LANDED
     if row.status is BoardStatus.FAILED:
-        return None if view.state.ended or busy(view) else EditKind.GIVEN_UP
+        return None if view.state.ended or _begun(view, busy) else EditKind.GIVEN_UP
     # What this run has landed is done, whatever the checkout's board says: the target's board knows.
     by_hand = view.state is TaskState.LANDED and not view.commit
     return EditKind.RETRIED if view.state in _UNSUCCESSFUL or by_hand else None
@@ -70,10 +74,14 @@ def _text_kind(was: Task, row: Task, view: TaskView, busy: Callable[[TaskView], 
     return EditKind.LATER if busy(view) else EditKind.CHANGED
 
 
+def _begun(view: TaskView, busy: Callable[[TaskView], bool]) -> bool:
+    return busy(view) and view.state is not TaskState.ELSEWHERE
+
+
 def _gone(
     rows: Collection[Task], find: Callable[[str], TaskView | None], busy: Callable[[TaskView], bool]
 ) -> Iterator[RowEdit]:
     for row in rows:
         view = find(row.id)
         if view is not None and not view.state.ended:
-            yield RowEdit(EditKind.KEPT if busy(view) else EditKind.REMOVED, row)
+            yield RowEdit(EditKind.KEPT if _begun(view, busy) else EditKind.REMOVED, row)

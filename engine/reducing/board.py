@@ -46,6 +46,8 @@ def _board_taken(state: Facts, e: ev.BoardTaken) -> None:
         if view is None:
             if edit.kind in (EditKind.ADDED, EditKind.LANDED):
                 state.add_tasks((edit.row,))
+        elif edit.ends and view.state is TaskState.ELSEWHERE:
+            state.change(view.id, put_off=edit)
         elif edit.acts:
             _EDITS[edit.kind](state, view, edit, e.at)
 
@@ -59,7 +61,7 @@ def _changed(state: Facts, view: TaskView, edit: RowEdit, at: float) -> None:
     if view.state not in _DONE:
         # It may wait for other tasks now: who dispatches it says when it waits for nothing.
         waits = {"state": TaskState.WAITING} if view.state in _NOT_BEGUN else {}
-        state.change(view.id, **rewritten(view, edit.row), **waits)
+        state.change(view.id, put_off=None, **rewritten(view, edit.row), **waits)
 
 
 def _later(state: Facts, view: TaskView, edit: RowEdit, at: float) -> None:
@@ -86,6 +88,7 @@ def _end(state: Facts, view: TaskView, end: TaskState, why: str, at: float) -> N
         ended=at,
         problem=why,
         last=why,
+        put_off=None,
         **stopped(view, at, why),
     )
 
@@ -106,6 +109,7 @@ def _landed(state: Facts, view: TaskView, row: Task, at: float) -> None:
         stage_started=None,
         ended=at,
         problem="",
+        put_off=None,
         last="landed, says the board",
         **stopped(view, at, "landed meanwhile"),
     )

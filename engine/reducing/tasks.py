@@ -210,6 +210,7 @@ def _landed(state: Facts, e: ev.TaskLanded) -> None:
         train=e.train,
         ended=e.at,
         problem="",
+        put_off=None,
         sent_back=False,
         last=where,
         spans=_end_span(state, view, Stage.LAND, view.attempt, e.at, ok=True, note=where),
@@ -226,6 +227,7 @@ def _task_ended(state: Facts, e: ev.TaskEnded) -> None:
         stage_started=None,
         ended=e.at,
         problem=e.reason,
+        put_off=None,
         last=e.reason,
         **stopped(view, e.at, e.reason),
     )

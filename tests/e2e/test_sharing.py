@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from engine.events import LocksChanged, Measured, TaskElsewhere, TaskLanded
+from engine.model import TaskState
+from engine.state import RunState
 from tests.cli.taskyard import taskyard
 from tests.e2e.crew import Crew, Member, until
 from tests.locks.servers import Server
@@ -179,7 +181,7 @@ def test_one_that_is_stopped_gives_its_tasks_back_at_once(
     tmp_path: Path, crews: list[Crew], server: Server
 ) -> None:
     tasks = 6
-    crew = Crew.make(tmp_path, tasks, seconds=1.0, slots=2, url=server.url, lease=600.0)
+    crew = Crew.make(tmp_path, tasks, seconds=3.0, slots=2, url=server.url, lease=600.0)
     crews.append(crew)
     first, second = crew.start(crew.clone()), crew.start(crew.clone())
     until(lambda: in_work(crew, first) and in_work(crew, second))
@@ -221,6 +223,33 @@ BOARD_WITH_A_FAILURE = """\
 | T2 | Write the file number 2 | [ ] | | `false` |
 | T3 | Write the file number 3 | [ ] | | `test -s t3.txt` |
 """
+
+
+def test_what_the_board_takes_back_is_left_out_once_nobody_works_on_it(
+    tmp_path: Path, crews: list[Crew], server: Server
+) -> None:
+    crew = Crew.make(tmp_path, 3, seconds=600, url=server.url, lease=LEASE)
+    crews.append(crew)
+    here, there = crew.start(crew.clone()), crew.clone()
+    until(lambda: len(crew.worked) == 3)
+    other = crew.start(there, TASKYARD_RUN_FOLLOW_BOARD="always")
+    until(lambda: len(other.told(TaskElsewhere)) == 3)
+    board = there / "tasks" / "board.md"
+    marked, _, given_up = rows = board.read_text().splitlines(keepends=True)[2:]
+    edited = [marked.replace("[ ]", "[x]"), given_up.replace("[ ]", "[!]")]
+    board.write_text(board.read_text().replace("".join(rows), "".join(edited)))
+    until(lambda: other.notices().count("what the board says of it counts once nobody does") == 3)
+    state = RunState().apply_all(other.events).snapshot()
+    assert state.counts == {TaskState.ELSEWHERE: 3}
+    here.process.kill()
+    crew.wait(other)
+    views = RunState().apply_all(other.events).snapshot().tasks
+    assert [(view.id, view.state.value, view.last) for view in views] == [
+        ("T1", "landed", "landed, says the board"),
+        ("T2", "cancelled", "removed from the board"),
+        ("T3", "failed", "given up on the board"),
+    ]
+    assert len(crew.worked) == 3, "nobody took them over"
 
 
 def test_without_the_lock_server_nothing_begins(tmp_path: Path, crews: list[Crew]) -> None:

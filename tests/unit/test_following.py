@@ -12,7 +12,7 @@ from engine.bus import Bus
 from engine.following import Follower, Mode
 from engine.model import Plan, TaskState
 from engine.project import Project, open_project
-from engine.rows import BoardChange
+from engine.rows import BoardChange, EditKind
 from engine.settings import load_settings
 from tests.sample_repository import SampleRepository
 from tests.samples import begun, started
@@ -182,6 +182,26 @@ async def test_a_row_marked_by_hand_is_heeded_at_once_but_a_running_task_only_wh
     follower.take(desk.number)
     assert desk.bus.state.view("A").state is TaskState.LANDED
     assert desk.told == ["tasks/board.md says that B has landed: it is left out"]
+
+
+async def test_what_another_works_on_stays_with_it_whatever_the_board_says(desk: Desk) -> None:
+    await desk.open("always")
+    for name in "AB":
+        desk.running.add(name)
+        desk.bus.emit(ev.TaskElsewhere(at=100.0, task=name, host="there", pid=7))
+    await desk.edit(row("A", status="[x]"))
+    views = [desk.bus.state.view(name) for name in "AB"]
+    assert [view.state for view in views] == [TaskState.ELSEWHERE] * 2
+    assert [view.put_off and view.put_off.kind for view in views] == [EditKind.LANDED, EditKind.REMOVED]
+    later = "what the board says of it counts once nobody does"
+    assert desk.told == [f"{name} is worked on at there, process 7: {later}" for name in "AB"]
+    await desk.look()
+    assert len(desk.told) == 2
+    await desk.edit(row("A"), row("B"))
+    assert [desk.bus.state.view(name).put_off for name in "AB"] == [None, None]
+    await desk.edit(row("A"))
+    desk.bus.emit(ev.TaskLanded(at=101.0, task="B", commit="b" * 40, train=0, by="there:7"))
+    assert (desk.bus.state.view("B").state, desk.bus.state.view("B").put_off) == (TaskState.LANDED, None)
 
 
 async def test_mistakes_are_told_by_line_and_the_rest_is_taken_in(desk: Desk) -> None:
