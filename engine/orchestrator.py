@@ -180,7 +180,8 @@ class Orchestrator:
         if parts.share is not None:
             for text in parts.share.crew.differences:
                 self._bus.notice("warning", f"{text}: each goes by its own")
-        for landed in await parts.recover(self._project.rows.reopened):
+        found = self._project.preflight
+        for landed in await parts.recover(found.tip or found.base, self._project.rows.reopened):
             self._bus.emit(ev.TaskLanded(at=self._now(), task=landed.task_id, commit=landed.commit, train=0))
         await self._tidy()
         self._schedule.dispatch()

@@ -98,10 +98,11 @@ class Parts:
         if queued and state.count(TaskState.RUNNING) <= queued and not state.count(TaskState.QUEUED):
             self.batcher.depart()
 
-    async def recover(self, anew: Collection[str]) -> tuple[Landed, ...]:
+    async def recover(self, since: str, anew: Collection[str]) -> tuple[Landed, ...]:
         """Mend what a crash left, and give what had landed although the journal does not know it.
 
-        The tasks `anew` have landed, and are to be done once more.
+        What the board's rows tell was read at the commit `since`. The tasks `anew` have landed, and are to be done once
+        more.
         """
         if self.resumed:
             ended = await asyncio.to_thread(end_strays, self.run)
@@ -111,8 +112,7 @@ class Parts:
             self.bus.notice("warning", text)
         if self.batcher is not None:
             self.batcher.resume(manifests(self.bus.latest.open_batches))
-        since = self.bus.state.run.base if self.resumed else None
-        return await self.train.start(since=since, anew=anew)
+        return await self.train.start(since=self.bus.state.run.base if self.resumed else since, anew=anew)
 
     async def end_run(self, status: str) -> None:
         """Note that the run is over and is not to be taken up again."""

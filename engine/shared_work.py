@@ -167,10 +167,9 @@ class SharedTaskWork(TaskWork):
     async def _taken_over(self, task: Task, claim: Claim) -> bool:
         """Go on from what an earlier claimant left; True when that had landed already."""
         before = claim.before
-        # Of a task that others had, a lock server that was started anew may know nothing more: the target does.
-        if before is None and task.id not in self._others_had:
-            return False
-        await self._fetch()
+        # Locks that were begun anew know nothing of what has landed, nor of tasks that others had: the target does.
+        if before is not None or task.id in self._others_had:
+            await self._fetch()
         commit = await self._parts.train.landed_by_others(task.id)
         if commit is not None:
             await self._share.tell(claim, Outcome("landed", commit=commit))

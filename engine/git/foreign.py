@@ -28,7 +28,7 @@ class ForeignLandings:
     async def begin(
         self, upstream: str | None, *, since: str | None = None, anew: Collection[str] = ()
     ) -> None:
-        """Take what is on the target now as given; or, for a run that is taken up again, what `since` holds.
+        """Take what is on the target now as given, or what the commit `since` holds.
 
         What has landed after that is known then, but for the tasks that are to be done `anew`.
         """

@@ -109,7 +109,7 @@ class Train:
     async def start(self, *, since: str | None = None, anew: Collection[str] = ()) -> tuple[Landed, ...]:
         """Find the tip that work begins from, and give what earlier runs queued and has landed since.
 
-        A run that is taken up again names the commit it began from (`since`) and the tasks that are to be done `anew`
+        A run names the commit up to which it knows what has landed (`since`), and the tasks that are to be done `anew`
         although they have landed: what else has landed meanwhile is not landed again.
         """
         upstream = await self._upstream.fetch()

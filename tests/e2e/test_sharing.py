@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -11,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.bus import Bus
 from engine.events import LocksChanged, Measured, TaskElsewhere, TaskLanded
 from engine.model import TaskState
+from engine.orchestrator import Orchestrator
+from engine.settings import load_settings
 from engine.state import RunState
 from tests.cli.taskyard import taskyard
 from tests.e2e.crew import Crew, Member, until
@@ -250,6 +254,21 @@ def test_what_the_board_takes_back_is_left_out_once_nobody_works_on_it(
         ("T3", "failed", "given up on the board"),
     ]
     assert len(crew.worked) == 3, "nobody took them over"
+
+
+async def test_what_the_locks_do_not_know_is_asked_of_the_target(tmp_path: Path, crews: list[Crew]) -> None:
+    """Each clone has locks of its own here, as where somebody has removed the state folder between two runs."""
+    crew = Crew.make(tmp_path, 2, seconds=0.1)
+    crews.append(crew)
+    orchestrator = await Orchestrator.open(
+        load_settings(crew.clone(), environ={}), bus=Bus(), environ=os.environ
+    )
+    crew.start()
+    await asyncio.to_thread(crew.wait)
+    finished = await orchestrator.run()
+    assert (finished.landed, finished.pushes) == (2, 0)
+    all_landed_once(crew, 2)
+    assert len(crew.worked) == 2
 
 
 def test_without_the_lock_server_nothing_begins(tmp_path: Path, crews: list[Crew]) -> None:
