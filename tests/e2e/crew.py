@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.events import AnyEvent, RunFinished, decode
+from engine.events import AnyEvent, RunFinished, RunStarted, decode
 from tests.cli.taskyard import PROGRAM
 from tests.sample_repository import SampleRepository, make_sample_repository
 
@@ -40,6 +40,11 @@ class Member:
             decode(line) for line in self.out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")
         ]
 
+    @property
+    def run(self) -> str:
+        """The id of its run; empty before it has begun."""
+        return next((event.run for event in self.events if isinstance(event, RunStarted)), "")
+
     def told(self, kind: type[AnyEvent]) -> list[AnyEvent]:
         return [event for event in self.events if isinstance(event, kind)]
 
@@ -48,6 +53,11 @@ class Member:
         last = self.events[-1]
         assert isinstance(last, RunFinished), self.err.read_text()
         return last
+
+    def kill(self) -> None:
+        """Kill it, as a power cut would, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
 
     def notices(self) -> str:
         return "\n".join(getattr(event, "text", "") for event in self.events)
@@ -129,6 +139,11 @@ class Crew:
         """Each time an agent was started: for which task, in which run."""
         lines = (self.folder / "worked").read_text().splitlines()
         return [(task, run) for task, _, run in (line.partition(" ") for line in lines)]
+
+    def in_work(self, member: Member) -> set[str]:
+        """The tasks that the member has begun and not landed."""
+        run, landed = member.run, self.landed() if self.pushes else {}
+        return {task for task, by in self.worked if by == run and task not in landed}
 
     def landed(self) -> Counter[str]:
         """How often each task was landed on the target, by the merges that are there."""

@@ -19,7 +19,7 @@ from engine.orchestrator import Orchestrator
 from engine.settings import load_settings
 from engine.state import RunState
 from tests.cli.taskyard import taskyard
-from tests.e2e.crew import Crew, Member, until
+from tests.e2e.crew import Crew, until
 from tests.locks.servers import Server
 from tui.headless import ProgressLines
 
@@ -97,27 +97,15 @@ def test_a_killed_ones_tasks_are_taken_over(tmp_path: Path, crews: list[Crew], s
     crews.append(crew)
     places = [crew.clone() for _ in range(3)]
     first, *others = [crew.start(place) for place in places]
-    until(lambda: len(in_work(crew, first)) >= 2)
-    first.process.kill()
-    killed = in_work(crew, first)
+    until(lambda: len(crew.in_work(first)) >= 2)
+    first.kill()
+    killed = crew.in_work(first)
     crew.wait(*others)
     for member in others:
         assert member.finished.landed == tasks
     all_landed_once(crew, tasks)
-    again = [task for task, run in crew.worked if run != run_of(first) and task in killed]
+    again = [task for task, run in crew.worked if run != first.run and task in killed]
     assert sorted(again) == sorted(killed), "each of the dead one's tasks was begun once more"
-
-
-def run_of(member: Member) -> str:
-    return next(event.run for event in member.events if hasattr(event, "run"))
-
-
-def in_work(crew: Crew, member: Member) -> set[str]:
-    """The tasks that the member has begun and not landed."""
-    if not member.events:
-        return set()
-    run, landed = run_of(member), crew.landed() if crew.pushes else {}
-    return {task for task, by in crew.worked if by == run and task not in landed}
 
 
 def test_one_that_slept_past_its_lease_is_refused(tmp_path: Path, crews: list[Crew], server: Server) -> None:
@@ -188,7 +176,7 @@ def test_one_that_is_stopped_gives_its_tasks_back_at_once(
     crew = Crew.make(tmp_path, tasks, seconds=3.0, slots=2, url=server.url, lease=600.0)
     crews.append(crew)
     first, second = crew.start(crew.clone()), crew.start(crew.clone())
-    until(lambda: in_work(crew, first) and in_work(crew, second))
+    until(lambda: crew.in_work(first) and crew.in_work(second))
     first.process.send_signal(signal.SIGINT)
     crew.wait()
     assert first.process.returncode == 130
@@ -245,7 +233,7 @@ def test_what_the_board_takes_back_is_left_out_once_nobody_works_on_it(
     until(lambda: other.notices().count("what the board says of it counts once nobody does") == 3)
     state = RunState().apply_all(other.events).snapshot()
     assert state.counts == {TaskState.ELSEWHERE: 3}
-    here.process.kill()
+    here.kill()
     crew.wait(other)
     views = RunState().apply_all(other.events).snapshot().tasks
     assert [(view.id, view.state.value, view.last) for view in views] == [
