@@ -30,6 +30,7 @@ from engine.llm.batch_calls import MAX_ITEMS, BatchCalls, ItemFailure, ItemResul
 from engine.llm.batch_ends import BatchEnds
 from engine.llm.batch_flights import BatchHooks, Flights, Manifest, PollPolicy, surely_not_created
 from engine.llm.batch_items import BatchStats, Item, custom_id_of, loads_of
+from engine.llm.batch_table import ItemTable
 from engine.llm.client import ModelClient, OnFailure
 from engine.llm.messages import ModelAnswer, ModelRequest
 from engine.llm.retries import RetryPolicy
@@ -75,10 +76,9 @@ class LLMBatcher:
         self._queue: Batcher[Item] = Batcher(
             self._depart, max_size=self._max_size, max_age=max_age, clock=clock
         )
-        self._items: dict[str, Item] = {}
+        self._items = ItemTable(client.money)
         self._sending: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
-        self._given_up: dict[str, Manifest] = {}
         self._ends = BatchEnds(hooks.ended)
         self._no_batches = False
         self._stats = BatchStats()
@@ -115,8 +115,9 @@ class LLMBatcher:
         A batch is ended, and no restart asks for it again, once all of its answers are.
         """
         custom_id = custom_id_of(request)
-        if custom_id in self._items:  # its batch of an earlier process is not read yet
-            self._items[custom_id].stored = True
+        item = self._items.get(custom_id)
+        if item is not None:  # its batch of an earlier process is not read yet
+            item.stored = True
         self._ends.stored(custom_id)
 
     async def flush(self) -> None:
@@ -141,9 +142,9 @@ class LLMBatcher:
 
     def withdraw(self, task_id: str) -> int:
         """Send the queued requests of a task singly after all; gives how many. What is on its way stays there."""
-        withdrawn = [item for item in self._items.values() if item.queued and item.task_id == task_id]
+        withdrawn = [item for item in self._items if item.queued and item.task_id == task_id]
         for item in withdrawn:
-            self._resolve(item, ItemFailure("missing", "moved to the fast lane"))
+            self._items.resolve(item, ItemFailure("missing", "moved to the fast lane"))
         return len(withdrawn)
 
     @property
@@ -186,16 +187,17 @@ class LLMBatcher:
             task.cancel()
         await asyncio.gather(*self._sending, *self._background, return_exceptions=True)
         await self._queue.close()
-        for item in list(self._items.values()):
-            self._resolve(item, BatchItemError("the batch queue was closed", kind="canceled"))
+        for item in self._items:
+            self._items.resolve(item, BatchItemError("the batch queue was closed", kind="canceled"))
 
     async def _item_for(self, request: ModelRequest) -> Item:
         """Give the item of this request: the one on its way already, or a new one in the queue."""
         custom_id = custom_id_of(request)
         request = request.with_cache_ttl("1h")  # a batch may take longer than five minutes
         while True:
-            if custom_id not in self._items and custom_id in self._given_up:
-                self._take_up(self._given_up[custom_id])
+            given_up = self._items.given_up(custom_id)
+            if given_up is not None:
+                self._take_up(given_up)
             item = self._items.get(custom_id)
             if item is not None:
                 if item.request is None:
@@ -204,10 +206,10 @@ class LLMBatcher:
                         item.hold = self._client.money.hold_anyway(request, batch=True)
                 return item
             hold = await self._client.money.hold(request, batch=True)
-            if custom_id in self._items:  # an equal request was quicker
+            if self._items.get(custom_id) is not None:  # an equal request was quicker
                 hold.release()
                 continue
-            item = self._items[custom_id] = self._new_item(custom_id, request.task_id, request)
+            item = self._items.add(custom_id, request.task_id, request)
             item.hold = hold
             self._enqueue(item)
             return item
@@ -219,15 +221,11 @@ class LLMBatcher:
         except asyncio.CancelledError:
             item.waiters -= 1
             if item.waiters == 0 and item.queued:
-                self._resolve(item, ItemFailure("canceled"))
-                self._items.pop(item.custom_id, None)
+                self._items.resolve(item, ItemFailure("canceled"))
+                self._items.drop(item)
             raise
-        if self._items.get(item.custom_id) is item:
-            del self._items[item.custom_id]
+        self._items.drop(item)
         return outcome
-
-    def _new_item(self, custom_id: str, task_id: str, request: ModelRequest | None = None) -> Item:
-        return Item(custom_id, task_id, request, asyncio.get_running_loop().create_future())
 
     def _enqueue(self, item: Item) -> None:
         assert item.request is not None
@@ -261,15 +259,15 @@ class LLMBatcher:
             if error.status in _NO_BATCHES:
                 self._without_batches()
                 for item in items:
-                    self._resolve(item, ItemFailure("missing", "the endpoint has no batches"))
+                    self._items.resolve(item, ItemFailure("missing", "the endpoint has no batches"))
             elif error.status == 413 and len(items) > 1:
                 await self._send(items[: len(items) // 2])
                 await self._send(items[len(items) // 2 :])
             else:
-                self._fail(manifest, error, unknown=not surely_not_created(error))
+                self._items.fail(manifest, error, unknown=not surely_not_created(error))
             return
         except Exception as error:  # a full disk under the journal, say: who waits must hear of it
-            self._fail(manifest, error, unknown=True)
+            self._items.fail(manifest, error, unknown=True)
             raise
         self._count(requests=len(items), batches=1)
         self._spawn(self._follow(manifest))
@@ -278,7 +276,7 @@ class LLMBatcher:
         try:
             succeeded = await self._flights.follow(manifest)
         except Exception as error:
-            self._fail(manifest, error, unknown=True)
+            self._items.fail(manifest, error, unknown=True)
             return
         if succeeded is None:
             await self._search(manifest)
@@ -293,69 +291,35 @@ class LLMBatcher:
         except Exception as error:
             if getattr(error, "status", 0) not in _NO_BATCHES:
                 self._hooks.notice(f"an earlier batch cannot be looked for: {error}")
-                self._fail(manifest, error, unknown=True)
+                self._items.fail(manifest, error, unknown=True)
                 return
             found = None
         if found is not None:
             await self._follow(found)
             return
-        for custom_id in manifest.custom_ids:
-            item = self._items.get(custom_id)
-            if item is None or item.future.done():
-                continue
+        for item in self._items.open_of(manifest):
             if item.request is not None:
                 self._enqueue(item)
             else:
-                del self._items[custom_id]  # nobody asked for it again yet
+                self._items.drop(item)  # nobody asked for it again yet
 
     def _take_up(self, manifest: Manifest) -> None:
         """Follow a batch that may exist already; requests that are in it wait for it instead of being sent."""
-        for custom_id, task_id in zip(manifest.custom_ids, manifest.tasks, strict=True):
-            self._given_up.pop(custom_id, None)
-            if custom_id not in self._items:
-                self._items[custom_id] = self._new_item(custom_id, task_id)
-                self._items[custom_id].earlier = True
+        self._items.expect(manifest)
         self._spawn(self._follow(manifest) if manifest.batch else self._search(manifest))
-
-    def _fail(self, manifest: Manifest, error: Exception, *, unknown: bool) -> None:
-        """End the requests of a batch with an error.
-
-        `unknown`: the batch may exist, and be paid for. Who asks for one of its requests again takes it up first.
-        """
-        outcome = error if isinstance(error, TaskyardError) else _unexpected(error)
-        for custom_id in manifest.custom_ids:
-            item = self._items.get(custom_id)
-            if item is None or item.future.done():
-                continue
-            if unknown:
-                self._given_up[custom_id] = manifest
-            del self._items[custom_id]
-            self._resolve(item, outcome)
 
     def _deliver(self, batch: str, custom_id: str, result: ItemResult) -> None:
         item = self._items.get(custom_id)
         if item is None or item.future.done():
             return
-        self._resolve(item, result)
+        self._items.resolve(item, result)
         if item.stored:
-            del self._items[custom_id]
+            self._items.drop(item)
         elif isinstance(result, ModelAnswer):
             self._ends.answered(batch, custom_id)
             self._count(answered=1, tokens=result.usage.total)
         else:
             self._count(failed=1)
-
-    def _resolve(self, item: Item, outcome: ItemResult | TaskyardError) -> None:
-        if item.future.done():
-            return
-        item.queued = False
-        if item.hold is not None and item.request is not None:
-            usd = 0.0
-            if isinstance(outcome, ModelAnswer):
-                answer = msgspec.structs.replace(outcome, model=item.request.model)
-                usd = self._client.money.usd_of(answer)
-            item.hold.settle(usd)
-        item.future.set_result(outcome)
 
     def _without_batches(self) -> None:
         if not self._no_batches:
@@ -373,7 +337,3 @@ class LLMBatcher:
         self._stats = msgspec.structs.replace(
             self._stats, **{name: getattr(self._stats, name) + value for name, value in more.items()}
         )
-
-
-def _unexpected(error: Exception) -> BatchItemError:
-    return BatchItemError(f"the batch was given up ({type(error).__name__}: {error})", kind="missing")
