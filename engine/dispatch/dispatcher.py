@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Generic, Literal
@@ -15,6 +14,7 @@ from typing import Generic, Literal
 from msgspec.structs import replace
 
 from engine.dispatch.entry import Entry
+from engine.dispatch.ledger import Ledger
 from engine.dispatch.progress import ENDED, DispatchStats, Outcome, Progress, R
 from engine.dispatch.slots import Slot, Slots
 from engine.dispatch.waits import Waits
@@ -43,14 +43,11 @@ class Dispatcher(Generic[R]):
         self._slots = Slots(max_concurrency, type_limits=type_limits or {}, lane_limits=lane_limits or {})
         self._on_queued = on_queued
         self._monotonic = monotonic
-        self._entries: dict[str, Entry[R]] = {}
+        self._ledger: Ledger[R] = Ledger()
         self._waits = Waits()
-        self._progress: Counter[Progress] = Counter()
         self._paused = False
         self._draining = False
         self._changed = asyncio.Event()
-        self._first_start: float | None = None
-        self._last_end = 0.0
 
     # What to run
 
@@ -59,15 +56,7 @@ class Dispatcher(Generic[R]):
 
         An `after` that nobody knows keeps its task waiting. Raises ValueError for an id that is already known.
         """
-        new = []
-        for task in tasks:
-            if task.id in self._entries:
-                raise ValueError(f"task {task.id} is already dispatched")
-            entry: Entry[R] = Entry(task, len(self._entries))
-            self._entries[task.id] = entry
-            self._progress[Progress.WAITING] += 1
-            new.append(entry)
-        for entry in new:
+        for entry in [self._ledger.add(task) for task in tasks]:
             self._waits.put(entry.task.id, self._awaited(entry.task, done))
             self._wait_or_queue(entry)
         self._pump()
@@ -77,7 +66,7 @@ class Dispatcher(Generic[R]):
 
         One that has not begun waits for what its row names and is not done now. Raises KeyError for an unknown task.
         """
-        entry = self._entries[task.id]
+        entry = self._ledger[task.id]
         completed = entry.progress is Progress.COMPLETED and not entry.skipped
         if entry.progress is Progress.RUNNING or completed:
             return False
@@ -99,11 +88,7 @@ class Dispatcher(Generic[R]):
             self._set(entry, Progress.WAITING)
 
     def _awaited(self, task: Task, done: Collection[str]) -> set[str]:
-        return {name for name in task.after if name not in done and not self._completed(name)}
-
-    def _completed(self, task_id: str) -> bool:
-        entry = self._entries.get(task_id)
-        return entry is not None and entry.progress is Progress.COMPLETED
+        return {name for name in task.after if name not in done and not self._ledger.completed(name)}
 
     def _queue(self, entry: Entry[R]) -> None:
         self._set(entry, Progress.QUEUED)
@@ -113,9 +98,7 @@ class Dispatcher(Generic[R]):
             self._on_queued(entry.task)
 
     def _set(self, entry: Entry[R], progress: Progress) -> None:
-        self._progress[entry.progress] -= 1
-        self._progress[progress] += 1
-        entry.progress = progress
+        self._ledger.move(entry, progress)
         self._changed.set()
 
     # Who runs
@@ -124,7 +107,7 @@ class Dispatcher(Generic[R]):
         """Start the best of what is ready while there is room."""
         # Pausing and draining start nothing new, but what has begun may go on to its end.
         while (task_id := self._slots.take(new=self.mode == "running")) is not None:
-            entry = self._entries[task_id]
+            entry = self._ledger[task_id]
             entry.holds = True
             entry.since = self._monotonic()
             if entry.waker is None:
@@ -156,12 +139,8 @@ class Dispatcher(Generic[R]):
             entry.waker = None
 
     def _start(self, entry: Entry[R]) -> None:
-        self._set(entry, Progress.RUNNING)
-        now = self._monotonic()
-        entry.started_at = now
-        entry.busy = 0.0
-        if self._first_start is None:
-            self._first_start = now
+        self._ledger.begin(entry, self._monotonic())
+        self._changed.set()
         slot = Slot(partial(self._release, entry), partial(self._reacquire, entry))
         entry.runner = asyncio.ensure_future(self._work(entry.task, slot))
         entry.runner.add_done_callback(lambda runner: self._end(entry, runner))
@@ -182,7 +161,7 @@ class Dispatcher(Generic[R]):
     def _complete(self, entry: Entry[R], result: R | None = None) -> None:
         self._close(entry, Progress.COMPLETED, result=result)
         for task_id in self._waits.over(entry.task.id):
-            freed = self._entries[task_id]
+            freed = self._ledger[task_id]
             if freed.progress is Progress.WAITING:
                 self._queue(freed)
 
@@ -193,12 +172,8 @@ class Dispatcher(Generic[R]):
         result: R | None = None,
         error: BaseException | None = None,
     ) -> None:
-        now = self._monotonic()
-        self._last_end = now
-        self._set(entry, progress)
-        entry.outcome = Outcome(
-            entry.task.id, progress, result, error, entry.queued_at, entry.started_at, now, entry.busy
-        )
+        self._ledger.end(entry, progress, self._monotonic(), result=result, error=error)
+        self._changed.set()
         if entry.again:
             self.retry(entry.task.id)
 
@@ -230,7 +205,7 @@ class Dispatcher(Generic[R]):
 
     def set_lane(self, task_id: str, lane: Lane) -> None:
         """Move a task that has not started to another lane. Raises KeyError for an unknown task."""
-        entry = self._entries[task_id]
+        entry = self._ledger[task_id]
         if entry.progress in (Progress.WAITING, Progress.QUEUED):
             entry.task = replace(entry.task, lane=lane)
             if entry.progress is Progress.QUEUED:
@@ -239,7 +214,7 @@ class Dispatcher(Generic[R]):
 
     def cancel(self, task_id: str) -> bool:
         """Cancel one task; gives False when it has already ended. A running one ends when its work has cleaned up."""
-        entry = self._entries[task_id]
+        entry = self._ledger[task_id]
         if entry.progress in ENDED:
             return False
         if entry.runner is not None:
@@ -251,7 +226,7 @@ class Dispatcher(Generic[R]):
 
     def skip(self, task_id: str) -> None:
         """Count a task as completed, for somebody else has done it; what it is running is cancelled first."""
-        entry = self._entries[task_id]
+        entry = self._ledger[task_id]
         if entry.progress is Progress.COMPLETED:
             return
         entry.skipped = True
@@ -265,19 +240,19 @@ class Dispatcher(Generic[R]):
 
     def cancel_running(self) -> int:
         """Cancel what runs, and leave the rest as it is; gives how many."""
-        running = [entry for entry in self._entries.values() if entry.runner is not None]
+        running = [entry for entry in self._ledger if entry.runner is not None]
         return sum(self.cancel(entry.task.id) for entry in running)
 
     def cancel_all(self) -> int:
         """Cancel all that has not ended; gives how many."""
-        return sum(self.cancel(task_id) for task_id in tuple(self._entries))
+        return sum(self.cancel(entry.task.id) for entry in self._ledger)
 
     def retry(self, task_id: str) -> bool:
         """Dispatch a failed, cancelled or skipped task again; gives False for any other.
 
         One that is still running goes again when it has failed or was cancelled: its work may have told so already.
         """
-        entry = self._entries[task_id]
+        entry = self._ledger[task_id]
         if entry.progress is Progress.RUNNING:
             entry.again = True
             return True
@@ -294,7 +269,7 @@ class Dispatcher(Generic[R]):
 
     def __contains__(self, task_id: str) -> bool:
         """Whether the task was added."""
-        return task_id in self._entries
+        return task_id in self._ledger
 
     async def wait(self) -> tuple[Outcome[R], ...]:
         """Wait until nothing runs and nothing more can start; gives the outcomes so far, in the order added."""
@@ -306,8 +281,8 @@ class Dispatcher(Generic[R]):
     @property
     def idle(self) -> bool:
         """Whether nothing runs, and nothing is queued but what a drain keeps from starting."""
-        queued = 0 if self._draining else self._progress[Progress.QUEUED]
-        return self._progress[Progress.RUNNING] == 0 and queued == 0
+        queued = 0 if self._draining else self._ledger.count(Progress.QUEUED)
+        return self._ledger.count(Progress.RUNNING) == 0 and queued == 0
 
     @property
     def holding(self) -> int:
@@ -317,7 +292,7 @@ class Dispatcher(Generic[R]):
     @property
     def queued(self) -> int:
         """How many tasks are ready and wait for a slot."""
-        return self._progress[Progress.QUEUED]
+        return self._ledger.count(Progress.QUEUED)
 
     @property
     def max_concurrency(self) -> int:
@@ -332,40 +307,24 @@ class Dispatcher(Generic[R]):
     @property
     def outcomes(self) -> tuple[Outcome[R], ...]:
         """The outcomes of all ended tasks, cancelled and failed ones too, in the order added."""
-        return tuple(entry.outcome for entry in self._entries.values() if entry.outcome is not None)
+        return self._ledger.outcomes
 
     def outcome(self, task_id: str) -> Outcome[R] | None:
         """The outcome of one task, or None while it has none. Raises KeyError for an unknown task."""
-        return self._entries[task_id].outcome
+        return self._ledger[task_id].outcome
 
     def progress(self, task_id: str) -> Progress:
         """Where one task stands. Raises KeyError for an unknown task."""
-        return self._entries[task_id].progress
+        return self._ledger[task_id].progress
 
     def is_complete(self, task_id: str) -> bool:
         """Whether the task completed; failed and cancelled tasks did not."""
-        return self._entries[task_id].progress is Progress.COMPLETED
+        return self._ledger[task_id].progress is Progress.COMPLETED
 
     def are_all_complete(self) -> bool:
         """Whether every task completed."""
-        return self._progress[Progress.COMPLETED] == len(self._entries)
+        return self._ledger.all_completed
 
     def stats(self) -> DispatchStats:
         """Counts and times over all tasks."""
-        busy = [o.busy for o in self.outcomes if o.progress is not Progress.CANCELLED]
-        running = self._progress[Progress.RUNNING] > 0
-        end = self._monotonic() if running else self._last_end
-        return DispatchStats(
-            total=len(self._entries),
-            waiting=self._progress[Progress.WAITING],
-            queued=self._progress[Progress.QUEUED],
-            running=self._progress[Progress.RUNNING],
-            completed=self._progress[Progress.COMPLETED],
-            failed=self._progress[Progress.FAILED],
-            cancelled=self._progress[Progress.CANCELLED],
-            min_duration=min(busy, default=0.0),
-            average_duration=sum(busy) / len(busy) if busy else 0.0,
-            max_duration=max(busy, default=0.0),
-            total_task_duration=sum(busy),
-            execution_time=end - self._first_start if self._first_start is not None else 0.0,
-        )
+        return self._ledger.stats(self._monotonic())
