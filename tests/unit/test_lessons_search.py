@@ -171,6 +171,30 @@ def test_the_matching_parts_are_marked(texts: LessonStore) -> None:
     assert marked == ["foo.bar", "foo"]
 
 
+@pytest.mark.parametrize("typed", ["zebra", "İstanbul"])
+def test_capitals_with_longer_small_letters_do_not_shift_the_marks(tmp_path: Path, typed: str) -> None:
+    message = "İİ zebra at İstanbul"
+    with LessonStore(tmp_path / "l.jsonl", tmp_path / "i.db", clock=lambda: NOW) as store:
+        fill(store, Lesson("one", failure_msg=message, metadata={"task": f"İ {typed}"}))
+        (hit,) = store.search(LessonQuery(text=typed)).hits
+    marked = {span.field: (span.start, span.end) for span in hit.spans}
+    at = message.index(typed)
+    assert marked == {"failure_msg": (at, at + len(typed)), "metadata.task": (2, 2 + len(typed))}
+
+
+def test_what_a_search_has_read_is_read_anew_once_it_changed(tmp_path: Path) -> None:
+    with LessonStore(tmp_path / "l.jsonl", tmp_path / "i.db", clock=lambda: NOW) as store:
+        store.add("t", "a", "f", "the pearl was lost")
+        newest = store.add("t", "a", "f", "the zebra was lost")
+        assert store.search(LessonQuery("zebra")).lessons == (newest,)
+        resolved = store.resolve(newest.id, "Look behind the barn.")
+        assert store.search(LessonQuery("zebra")).lessons == (resolved,)
+        assert store.search(LessonQuery("barn")).lessons == (resolved,)
+        other = store.add("t", "a", "f", "another zebra")
+        store.rebuild()
+        assert sorted(found(store, "zebra")) == sorted((resolved.id, other.id))
+
+
 WORDS = st.text(st.sampled_from("aAbB_.+-*\"'(é漢字👩\u200d"), min_size=1, max_size=5)
 
 

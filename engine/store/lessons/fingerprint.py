@@ -23,7 +23,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\
 _CHANCE = re.compile(
     r"""
       (?<!\w)(?P<quote>["'`])(?:(?!(?P=quote)|\n).){0,200}(?P=quote)(?!\w)   # what is in quotes; not the ' of don't
-    | (?P<path>(?:[a-z]:)?[~.\w@+-]*(?:[/\\][\w.@+-]+)+)                     # a path with at least one separator
+    | (?P<path>(?:[a-z]:)?[~.\w@+-]*+(?:[/\\][\w.@+-]+)+)                    # a path with at least one separator
     | 0x[0-9a-f]+
     | \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b
     | \b(?=[a-f]*[0-9])[0-9a-f]{7,64}\b                                      # a hash: hex with at least one digit
@@ -31,7 +31,6 @@ _CHANCE = re.compile(
     """,
     re.VERBOSE,
 )
-_SPACE = re.compile(r"\s+")
 _CHECK = re.compile(r"`([^\n]+)` ended with status\b")
 """The command in the report of a failed check; it may hold backticks itself."""
 
@@ -42,7 +41,7 @@ def normalised(message: str) -> str:
         message = f"{message[: CONSIDERED // 2]}\n{message[-CONSIDERED // 2 :]}"
     if "\x1b" in message:
         message = _ESCAPES.sub("", message)
-    return _SPACE.sub(" ", _CHANCE.sub(_placeholder, message.lower())).strip()
+    return " ".join(_CHANCE.sub(_placeholder, message.lower()).split())
 
 
 def fingerprint(task_type: str, activity_type: str, failure_type: str, message: str) -> str:

@@ -151,9 +151,11 @@ def _take_in(connection: Connection, source: Source, chunk: Chunk) -> tuple[Sour
         folded[lesson.id] = merge(known, lesson) if known else lesson
         if mark:
             marks[lesson.id] = mark
+    # Before any is taken out: a key is never given to another lesson, so that readers may keep what they have read.
+    first = (connection.execute("SELECT max(key) FROM lesson").get or 0) + 1
     gone = list(_take_out(connection, folded)) if source.lessons else []
     found = list(folded.values())
-    _insert(connection, found)
+    _insert(connection, found, first)
     after = Source(
         chunk.after,
         chunk.size,
@@ -210,11 +212,10 @@ def _take_out(connection: Connection, folded: dict[str, Lesson]) -> Iterator[Les
         yield known
 
 
-def _insert(connection: Connection, lessons: list[Lesson]) -> None:
+def _insert(connection: Connection, lessons: list[Lesson], first: int) -> None:
     if not lessons:
         return
     names = _name_keys(connection, lessons)
-    first = (connection.execute("SELECT max(key) FROM lesson").get or 0) + 1
     rows, bodies, words, texts = [], [], [], []
     sample: Counter[str] = Counter()
     for key, lesson in enumerate(lessons, first):

@@ -8,12 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from itertools import islice
+from operator import itemgetter
+from typing import TypeAlias
 
 import msgspec
 
 from engine.store.lessons.filters import Chosen, conditions, facets, zone
 from engine.store.lessons.query import LessonQuery
-from engine.store.lessons.ranking import Hit, TextMatch, worth
+from engine.store.lessons.ranking import Found, Hit, SearchText, TextMatch, worths
 from engine.store.lessons.reading import IndexReading
 from engine.store.lessons.words import Term, grams, question_for
 
@@ -28,6 +30,9 @@ FEW = 50_000
 
 _AT_ONCE = 40  # lessons read between two looks at the clock
 _json = msgspec.json.Encoder().encode
+
+_Hit: TypeAlias = tuple[float, SearchText, Found]
+"""Its score, and what is to be marked should it be among the best."""
 
 
 class Matches(msgspec.Struct, frozen=True):
@@ -59,7 +64,7 @@ def by_words(
     newest, scored = max(NEWEST, limit), max(SCORED, limit)
     page = max(newest // question.parts, scored)
     looked_at = 0
-    hits: dict[int, Hit] = {}
+    hits: dict[int, _Hit] = {}
     cursor = reading.connection.cursor()
     try:
         cursor.execute(
@@ -70,7 +75,7 @@ def by_words(
         while True:
             rows = list(islice(cursor, page))
             looked_at += len(rows)
-            prior = {key: worth(times, last, now) for key, times, last in rows}
+            prior = worths(rows, now)
             order = sorted(prior, key=prior.__getitem__, reverse=True)
             for start in range(0, len(order), scored):
                 hits |= _scored(reading, order[start : start + scored], match, prior)
@@ -112,7 +117,7 @@ def inside_words(
         # Shorter than three characters: no index helps, so the newest lessons are read while there is time.
         sql = f"SELECT l.key, l.times, l.last FROM lesson l WHERE {condition} ORDER BY l.key DESC"
     match = TextMatch(asked, inside=True)
-    hits: dict[int, Hit] = {}
+    hits: dict[int, _Hit] = {}
     ended = False
     cursor = reading.connection.cursor()
     try:
@@ -121,7 +126,7 @@ def inside_words(
             while not ended and len(hits) < limit:
                 rows = list(islice(cursor, _AT_ONCE))
                 ended = not rows
-                prior = {key: worth(times, last, now) for key, times, last in rows if key not in seen}
+                prior = worths([row for row in rows if row[0] not in seen], now)
                 if time.perf_counter() > deadline:
                     break
                 hits |= _scored(reading, list(prior), match, prior)
@@ -146,27 +151,27 @@ def frequencies(reading: IndexReading, terms: Sequence[str]) -> dict[str, int]:
 
 def _scored(
     reading: IndexReading, keys: Sequence[int], match: TextMatch, prior: dict[int, float]
-) -> dict[int, Hit]:
-    """The lessons of these keys that have the words, without marked parts."""
+) -> dict[int, _Hit]:
+    """The lessons of these keys that have the words."""
     reading.raise_if_stopped()
     hits = {}
-    for key, lesson in zip(keys, reading.lessons(keys), strict=True):
-        score = match.score(lesson)
-        if score is not None:
-            hits[key] = Hit(lesson, score + prior[key])
+    for key, text in zip(keys, reading.texts(keys), strict=True):
+        found = match.find(text)
+        if found is not None:
+            hits[key] = (found.score + prior[key], text, found)
     return hits
 
 
-def _best(hits: Collection[Hit], match: TextMatch, limit: int) -> list[Hit]:
-    best = sorted(hits, key=lambda hit: -hit.score)[:limit]
-    return [Hit(hit.lesson, hit.score, match.spans(hit.lesson)) for hit in best]
+def _best(hits: Collection[_Hit], match: TextMatch, limit: int) -> list[Hit]:
+    best = sorted(hits, key=itemgetter(0), reverse=True)[:limit]
+    return [Hit(text.lesson, score, match.spans(text, found)) for score, text, found in best]
 
 
 def _gram_expression(reading: IndexReading, asked: Sequence[Term]) -> str:
     found = sorted({gram for term in asked for gram in grams(term.text)})[:200]
     found = [gram for gram in found if "\x00" not in gram]
     # Each further list costs more than the texts it saves reading, unless it is short.
-    most = 8 if _lessons_at_most(reading) <= FEW else 3
+    most = 4 if _lessons_at_most(reading) <= FEW else 3
     known = frequencies(reading, found)
     rarest = sorted(found, key=lambda gram: known.get(gram, 0))[:most]
     return " AND ".join('"' + gram.replace('"', '""') + '"' for gram in rarest)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -11,7 +13,8 @@ from engine.store.lessons.record import Lesson
 from engine.store.lessons.words import Term, at_word_start, word_set
 
 _MONTH = 30 * 86_400.0  # seconds
-_OFTEN = tuple(0.12 * math.log2(1 + times) for times in range(1025))
+_MOST = 1024  # sightings beyond which no more of them count
+_OFTEN = tuple(0.12 * math.log2(1 + times) for times in range(_MOST + 1))
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
@@ -32,82 +35,103 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
 
 def worth(times_seen: int, last_seen: float, now: float) -> float:
     """How much a lesson matters whatever was asked: often seen, lately seen. Between 0 and about 2."""
-    often = _OFTEN[times_seen] if times_seen < len(_OFTEN) else _OFTEN[-1]
-    return often + (0.5 * 2.0 ** ((last_seen - now) / _MONTH) if last_seen < now else 0.5)
+    return worths([(0, times_seen, last_seen)], now)[0]
+
+
+def worths(rows: Iterable[tuple[int, int, float]], now: float) -> dict[int, float]:
+    """The worth of many lessons by their keys. `rows`: key, times seen, last seen."""
+    return {
+        key: _OFTEN[times if times < _MOST else _MOST]
+        + (0.5 * 2.0 ** ((last - now) / _MONTH) if last < now else 0.5)
+        for key, times, last in rows
+    }
+
+
+class SearchText(msgspec.Struct, frozen=True, gc=False):
+    """A lesson as a search reads it."""
+
+    lesson: Lesson
+    lowered: str
+    """All its texts in small letters, one below the other. No typed word has a newline, so none crosses two texts."""
+    ends: list[int]
+    """Where the text after each text begins."""
+    letter_by_letter: bool
+    """Whether each letter stands where it stands in its field; a few capitals have longer small letters: İ."""
+
+
+def search_text(lesson: Lesson) -> SearchText:
+    """Lay a lesson out for searching."""
+    texts = _texts(lesson)
+    lowered = "\n".join(texts).lower()
+    ends = list(accumulate([len(text) + 1 for text in texts]))
+    if ends[-1] == len(lowered) + 1:
+        return SearchText(lesson, lowered, ends, letter_by_letter=True)
+    ends = list(accumulate([len(text.lower()) + 1 for text in texts]))
+    return SearchText(lesson, lowered, ends, letter_by_letter=False)
+
+
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """How well the words of a search stand in a lesson, and where: the start and the negative length of each."""
+
+    score: float
+    places: list[tuple[int, int]]
 
 
 class TextMatch:
     """The words of a search, held against lessons. `inside`: a word may also stand inside another."""
 
     def __init__(self, terms: Sequence[Term], *, inside: bool) -> None:
-        self._terms = terms
+        self._terms = [(term.lowered, not term.bounded) for term in terms]
         self._inside = inside
         self._phrase = " ".join(term.lowered for term in terms) if len(terms) > 1 else ""
 
-    def score(self, lesson: Lesson) -> float | None:
-        """How well the words stand in the lesson, or None when one is missing.
+    def find(self, text: SearchText) -> Found | None:
+        """Where the words stand in the lesson, or None when one is missing.
 
-        A word is worth most in the message, less in the pattern, and so on: see `_others`.
+        A word is worth most in the message, less in the pattern, and so on (see `_WEIGHTS`): all of that where it is
+        a whole word, 0.8 of it where it starts one, 0.4 inside one.
         """
-        message = lesson.failure_msg.lower()
-        rest = ""
-        others = None
-        total = 0.0
-        inside = self._inside
-        for term in self._terms:
-            best = _fit(message, term, inside)
-            if best < 1.0:
-                # Most words stand in the message alone, or nowhere: one look at all the rest tells.
-                rest = rest or "\n".join(_texts(lesson)[1:]).lower()
-                needle = term.lowered
-                if needle not in rest:
-                    if not best:
-                        return None
-                    total += best
-                    continue
-                others = others or _others(lesson)
-                for weight, text in others:
-                    if weight <= best:
-                        break
-                    if needle in text:
-                        best = max(best, weight * _fit(text, term, inside))
-                if not best:
-                    return None
-            total += best
-        if self._phrase and self._phrase in message:
-            total += 1.0
-        return 2 * total / max(len(self._terms), 1) + (0.15 if lesson.resolution else 0.0)
-
-    def spans(self, lesson: Lesson) -> tuple[Span, ...]:
-        """The parts of the lesson to mark, none of them overlapping, by field and place."""
-        texts = _texts(lesson)
-        # No word has a newline in it, so that none is found across two fields.
-        joined = "\n".join(texts)
-        lowered = joined.lower()
-        if len(lowered) != len(joined):  # a few capitals have longer small letters: İ
-            lowered = "".join([small if len(small := c.lower()) == 1 else c for c in joined])
+        lowered, ends = text.lowered, text.ends
+        length, message = len(lowered), ends[0]
+        find, inside = lowered.find, self._inside
         places = []
-        for term in self._terms:
-            needle = term.lowered
-            anywhere = self._inside or not term.bounded
-            at = lowered.find(needle)
+        total = 0.0
+        for needle, free in self._terms:
+            best = 0.0
+            at = find(needle)
             while at >= 0:
-                if anywhere or not at or not lowered[at - 1].isalnum() or at_word_start(lowered, at):
-                    places.append((at, -len(needle)))
-                at = lowered.find(needle, at + 1)
-        places.sort()
-        found = []
-        end = offset = field = 0
-        for start, length in places:
-            stop = start - length
-            if stop <= end:
+                end = at + len(needle)
+                if free or not at or not lowered[at - 1].isalnum() or at_word_start(lowered, at):
+                    fit = 1.0 if end == length or not lowered[end].isalnum() else 0.8
+                else:
+                    fit = 0.4 if inside else 0.0
+                if fit:
+                    places.append((at, at - end))
+                    if fit > best:
+                        if at > message:
+                            fit *= _WEIGHTS[min(bisect_right(ends, at), len(_NAMES))]
+                        best = max(best, fit)
+                at = find(needle, at + 1)
+            if not best:
+                return None
+            total += best
+        if self._phrase and find(self._phrase, 0, message) >= 0:
+            total += 1.0
+        resolved = 0.15 if text.lesson.resolution else 0.0
+        return Found(2 * total / max(len(self._terms), 1) + resolved, places)
+
+    def spans(self, text: SearchText, found: Found) -> tuple[Span, ...]:
+        """The parts of the lesson to mark, none of them overlapping, by field and place."""
+        spans = []
+        stop = 0
+        for start, length in sorted(found.places):
+            if start - length <= stop:
                 continue
-            while start > offset + len(texts[field]):
-                offset += len(texts[field]) + 1
-                field += 1
-            found.append(Span(_name(lesson, field), max(start, end) - offset, stop - offset))
-            end = stop
-        return tuple(found)
+            begin, stop = max(start, stop), start - length
+            field = bisect_right(text.ends, begin)
+            offset = text.ends[field - 1] if field else 0
+            spans.append(_span(text, field, begin - offset, stop - offset))
+        return tuple(spans)
 
 
 def likeness(words: Mapping[str, float], text: str) -> float:
@@ -138,6 +162,7 @@ def task_score(
 
 
 _NAMES = ("failure_msg", "pattern", "failure_type", "resolution", "task_type", "activity_type")
+_WEIGHTS = (1.0, 0.9, 0.8, 0.7, 0.5, 0.5, 0.4)  # the last is for all metadata
 
 
 def _texts(lesson: Lesson) -> list[str]:
@@ -153,38 +178,15 @@ def _texts(lesson: Lesson) -> list[str]:
     ]
 
 
-def _name(lesson: Lesson, field: int) -> str:
-    """The name of a field by its place among `_texts`."""
-    return _NAMES[field] if field < len(_NAMES) else f"metadata.{[*lesson.metadata][field - len(_NAMES)]}"
-
-
-def _others(lesson: Lesson) -> tuple[tuple[float, str], ...]:
-    """All texts but the message in lower case, each with its weight, in the order of the weights."""
-    return (
-        (0.9, lesson.pattern.lower()),
-        (0.8, lesson.failure_type.lower()),
-        (0.7, lesson.resolution.lower()),
-        (0.5, lesson.task_type.lower()),
-        (0.5, lesson.activity_type.lower()),
-        (0.4, "\n".join(lesson.metadata.values()).lower()),
+def _span(text: SearchText, field: int, start: int, end: int) -> Span:
+    """The part of a field, by its place among `_texts`, that has these small letters."""
+    name = (
+        _NAMES[field] if field < len(_NAMES) else f"metadata.{[*text.lesson.metadata][field - len(_NAMES)]}"
     )
-
-
-def _fit(text: str, term: Term, inside: bool) -> float:
-    """1 for a whole word, 0.8 for the start of one, 0.4 inside one if `inside`, 0 when it is not there."""
-    needle, free = term.lowered, not term.bounded
-    best = 0.0
-    at = text.find(needle)
-    while at >= 0:
-        if free or not at or not text[at - 1].isalnum() or at_word_start(text, at):
-            end = at + len(needle)
-            if end == len(text) or not text[end].isalnum():
-                return 1.0
-            best = 0.8
-        elif inside and not best:
-            best = 0.4
-        at = text.find(needle, at + 1)
-    return best
+    if not text.letter_by_letter:
+        origin = [at for at, letter in enumerate(_texts(text.lesson)[field]) for _ in letter.lower()]
+        start, end = origin[start], origin[end - 1] + 1
+    return Span(name, start, end)
 
 
 def _folder(path: str) -> str:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import msgspec
 
 from engine.errors import StoreError
 from engine.store.database import connect_reader
+from engine.store.lessons.ranking import SearchText, search_text
 from engine.store.lessons.record import Lesson
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 _CACHE_KB = 32_768
 _MAX_NAMES = 10_000  # kept in memory
-# One text for any number of keys: parsing and planning another one each time took as long as reading the rows.
+_MAX_TEXTS = 2048  # kept in memory: each letter typed finds much of what the one before it found
+# One text for any number of keys, here and below: planning another one each time took as long as reading the rows.
 _LESSONS = """
     SELECT b.key, b.id, l.task_type, l.activity_type, l.failure_type, b.failure_msg, b.resolution, l.pattern,
         l.times, l.first, l.last, b.metadata
@@ -41,6 +44,7 @@ class IndexReading:
         self._connection.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
         self._connection.set_progress_handler(self._over, 500)
         self._names: dict[int, str] = {}
+        self._texts: dict[int, SearchText] = {}
         self._version = -1
         self._deadline = math.inf
         self.stopped: Callable[[], bool] = lambda: False
@@ -74,6 +78,16 @@ class IndexReading:
             found = self._told(rows)
         return [found[key] for key in keys]
 
+    def texts(self, keys: Sequence[int]) -> list[SearchText]:
+        """The lessons with these keys as searches read them, in this order."""
+        kept = self._texts
+        missing = [key for key in keys if key not in kept]
+        kept.update(zip(missing, map(search_text, self.lessons(missing)), strict=True))
+        found = [kept[key] for key in keys]
+        for key in list(islice(kept, max(len(kept) - _MAX_TEXTS, 0))):
+            del kept[key]
+        return found
+
     def _told(self, rows: list[Any]) -> dict[int, Lesson]:
         name, decode = self._names, _metadata.decode
         return {
@@ -100,8 +114,9 @@ class IndexReading:
             connection.execute("BEGIN")
             try:
                 version = connection.pragma("schema_version")
-                if version != self._version:  # built anew since: the keys of the names are others
+                if version != self._version:  # built anew since: the keys are others
                     self._names.clear()
+                    self._texts.clear()
                     self._version = version
                 yield
             finally:
@@ -143,5 +158,8 @@ class IndexReading:
             self._names.clear()
             missing = keys
         self._names.update(
-            self.rows(f"SELECT key, text FROM name WHERE key IN ({','.join(map(str, missing))})")
+            self.rows(
+                "SELECT n.key, n.text FROM json_each(?) j CROSS JOIN name n ON n.key = j.value",
+                (str(list(missing)),),
+            )
         )
