@@ -41,6 +41,7 @@ class Recalled(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     usd: float = 0.0
     model: str = ""
+    said: str = ""
 
 
 class Activities(Protocol):

@@ -125,8 +125,15 @@ class Plan(msgspec.Struct, frozen=True):
     type: str = "task"
 
 
+MAX_SAID = 1000
+
+
 class Change(msgspec.Struct, frozen=True):
-    """The Implementer's work: one commit on the task's branch, over `base`. `paths` are the files it touches."""
+    """The Implementer's work: one commit on the task's branch, over `base`. `paths` are the files it touches.
+
+    `summary` is its title; `said` is what the Implementer said in closing, at most `MAX_SAID` characters of it, and
+    is not written where nothing was.
+    """
 
     commit: str
     base: str
@@ -135,6 +142,7 @@ class Change(msgspec.Struct, frozen=True):
     removed: int = 0
     summary: str = ""
     paths: tuple[str, ...] = ()
+    said: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Verification(msgspec.Struct, frozen=True):

@@ -9,19 +9,27 @@ import asyncio
 import re
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from engine import events as ev
 from engine.bus import Bus
 from engine.errors import StageFailedError
 from engine.landing import SentBack
 from engine.model import Change, LessonGiven, Plan, Stage, Task
 from engine.snapshot import TaskView
-from engine.store.lessons import LessonStore
+from engine.store.lessons import LessonStore, failed_check
 
 MOST_GIVEN = 4
 """Lessons that a try is given at most, however short they are."""
 
 MAX_OUTPUT = 1500
 """Characters of a check's output in a lesson, from its end, where the reason stands."""
+
+_CHECKED = ("check_failed", "timeout")
+"""Failures by the verification command, whose report tells more than their message."""
+
+_OF_THE_TASK = ("timeout", "no_change")
+"""Failures that say nothing by themselves: what helped one task is of no use to another."""
 
 _PATH = re.compile(r"[\w@+-]+(?:/[\w@.+-]+)+|[\w@+-]+\.[a-z]{1,5}\b")
 """What a task's text has for files, as long as no plan names them."""
@@ -50,9 +58,14 @@ class Teaching:
 
     async def learn(self, task: Task, plan: Plan, stage: Stage, failure: StageFailedError) -> None:
         """Keep what a stage of an attempt failed by."""
-        checked = failure.failure_type == "check_failed"
-        message = failure.feedback[-MAX_OUTPUT:] if checked else failure.message
-        await self._record(task, plan, stage, failure.failure_type, message, plan.files)
+        kind, message, about = failure.failure_type, failure.message, ""
+        if kind in _CHECKED:
+            about, _ = failed_check(failure.feedback)
+        if about or kind == "check_failed":
+            message = _cut(failure.feedback)
+        elif kind in _OF_THE_TASK:
+            message, about = f"{message}, at work on {_quoted(task)}", task.scope
+        await self._record(task, plan, stage, kind, message, plan.files, about)
 
     async def learn_from_return(self, view: TaskView, answer: SentBack) -> None:
         """Keep why the train sent a task back, by the scopes of both that do not fit."""
@@ -66,29 +79,39 @@ class Teaching:
         else:
             kind = "breaks_combination"
             together = f" merged with {with_whom}" if other is not None else " merged onto the newest tip"
-            message = f"passes its check alone, and fails it{together}: {mine}\n{answer.output[-MAX_OUTPUT:]}"
+            message = f"passes its check alone, and fails it{together}: {mine}\n{_cut(answer.output)}"
         paths = answer.paths or (view.change.paths if view.change is not None else ())
-        await self._record(view.task, view.plan or Plan(), Stage.LAND, kind, message, paths)
+        about = "\n".join((failed_check(answer.output)[0], *sorted(paths)))
+        await self._record(view.task, view.plan or Plan(), Stage.LAND, kind, message, paths, about)
 
     async def resolve(self, view: TaskView, change: Change) -> None:
-        """Fill in what helped: what the change that landed says of itself.
+        """Fill in what helped: what the Implementer said in closing of the change that landed.
 
-        One that only repeats what was to be done says nothing of how, and its lessons stay open.
+        Where that only repeats what was to be done it says nothing of how, and the lessons stay open.
         """
-        if view.task.scope.strip().startswith(change.summary.removesuffix("…")):
+        helped = change.summary if change.said is UNSET else change.said
+        if view.task.scope.strip().startswith(helped.removesuffix("…")):
             return
         for lesson in view.learned:
-            await asyncio.to_thread(self._lessons.resolve, lesson, change.summary)
+            await asyncio.to_thread(self._lessons.resolve, lesson, helped)
             self._bus.emit(ev.LessonResolved(at=self._bus.clock(), task=view.id, lesson=lesson))
 
     async def _record(
-        self, task: Task, plan: Plan, stage: Stage, kind: str, message: str, paths: Sequence[str]
+        self,
+        task: Task,
+        plan: Plan,
+        stage: Stage,
+        kind: str,
+        message: str,
+        paths: Sequence[str],
+        about: str,
     ) -> None:
         lesson = await self._lessons.record(
             task_type(task, plan),
             str(stage),
             kind,
             message,
+            about=about,
             metadata={
                 "task": task.id,
                 "scope": _short(task.scope),
@@ -110,6 +133,14 @@ class Teaching:
 def task_type(task: Task, plan: Plan) -> str:
     """The type that the board gives, else the one that the Planner found."""
     return task.type if task.type != "task" else plan.type
+
+
+def _cut(report: str) -> str:
+    """The report of a check with the end of its output, and which command it was, however long the output is."""
+    _, head = failed_check(report)
+    if len(report) <= head + MAX_OUTPUT:
+        return report
+    return f"{report[:head]}\n…\n{report[-MAX_OUTPUT:]}" if head else report[-MAX_OUTPUT:]
 
 
 def _quoted(task: Task) -> str:

@@ -37,6 +37,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     bytes: st.binary(max_size=4),
     type(None): st.none(),
+    msgspec.UnsetType: st.just(msgspec.UNSET),
 }
 # A cycle is the journal's own: its test makes real ones.
 TYPES = tuple(kind for kind in typing.get_args(ev.AnyEvent) if kind is not ev.CycleStarted)

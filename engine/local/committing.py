@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from engine.activities import Attempt
@@ -11,7 +12,7 @@ from engine.errors import GitError, StageFailedError
 from engine.git.worktrees import Worktrees
 from engine.local.attempts import Attempts
 from engine.local.context import RunContext
-from engine.model import Change
+from engine.model import MAX_SAID, Change
 from engine.rows import words
 
 LONGEST_TITLE = 100
@@ -26,14 +27,16 @@ class Committing:
         self._worktrees = worktrees
         self._attempts = attempts
 
-    async def commit(self, attempt: Attempt, summary: str, complaint: str = "") -> Change:
-        """Commit all that is changed, with the first line of `summary` as the title.
+    async def commit(self, attempt: Attempt, said: str, *, title: str = "", complaint: str = "") -> Change:
+        """Commit all that is changed, with what the Implementer `said` of it, whose first line is the title if need be.
 
         Raises StageFailedError when git refuses, and when nothing is changed: `complaint` may say why.
         """
         task = attempt.task
-        title = f"{task.id}: {first_line(summary) or first_line(task.scope)}"
-        body = summary.strip() if summary.strip() != first_line(summary) else ""
+        said = said.strip()
+        summary = first_line(title) or first_line(said)
+        title = f"{task.id}: {summary or first_line(task.scope)}"
+        body = said if said != summary else ""
         try:
             change = await self._worktrees.commit(
                 await self._attempts.worktree(attempt),
@@ -53,7 +56,7 @@ class Committing:
                 failure_type="command_failed" if complaint else "no_change",
                 feedback=complaint or "The last attempt changed no file. The task needs a change.",
             )
-        return replace(change, summary=first_line(summary))
+        return replace(change, summary=summary, said=said[:MAX_SAID] or UNSET)
 
 
 def first_line(text: str) -> str:

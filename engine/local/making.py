@@ -60,8 +60,8 @@ class Making:
             said = await self._agents.run(Role.IMPLEMENTER, Stage.IMPLEMENT, attempt, plan)
             # Whatever an agent says first is no title; nor does it say where this machine keeps its worktrees.
             words = said.summary.replace(f"{attempt.worktree}/", "").replace(attempt.worktree, "the worktree")
-            summary = f"{first_line(attempt.task.scope)}\n\n{words}"
-            return await self._committing.commit(attempt, summary, said.complaint)
+            title = first_line(attempt.task.scope)
+            return await self._committing.commit(attempt, words, title=title, complaint=said.complaint)
         if self._requests.lane(attempt) is Lane.ECONOMY:
             summary = await self._by_edits(attempt, plan)
         else:

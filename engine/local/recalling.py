@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import UNSET
+
 from engine import events as ev
 from engine.activities import Attempt, Recalled
 from engine.errors import StageFailedError
@@ -59,7 +61,7 @@ class Recalling:
         if result.status != 0:
             await context.repository.run("reset", "--hard", "-q", cwd=Path(attempt.worktree), check=False)
             raise StageFailedError("the cached change does not apply here", failure_type="stale_cache")
-        change = await self._committing.commit(attempt, recalled.summary)
+        change = await self._committing.commit(attempt, recalled.said, title=recalled.summary)
         self._applied.add(attempt.task.id)
         await context.bus.commit(
             ev.CallAnswered(
@@ -85,6 +87,7 @@ class Recalling:
             plan=view.plan or Plan(),
             verdict=view.verdict,
             summary=change.summary,
+            said="" if change.said is UNSET else change.said,
             built_on=built_on(change.paths, landed),
             usage=view.usage,
             usd=view.usd,

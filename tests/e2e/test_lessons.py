@@ -204,10 +204,14 @@ plan = { steps = ["Mend it."], files = ["money.py"], type = "rounding" }
 
 
 @pytest.mark.timeout(120)
-def test_an_agent_command_that_crashes_teaches_what_it_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", ["", "Left the flag out."])
+def test_an_agent_command_teaches_what_it_crashed_by_and_what_it_said_of_its_change(
+    tmp_path: Path, said: str
+) -> None:
     lessons = tmp_path / "lessons.jsonl"
     mark = tmp_path / "crashed"
-    script = f"test -e {mark} && echo done > t.txt || {{ touch {mark}; echo no such flag: --fast; exit 3; }}"
+    done = f"echo {said}; echo done > t.txt"
+    script = f"test -e {mark} && {{ {done}; }} || {{ touch {mark}; echo no such flag: --fast; exit 3; }}"
     settings = f"""
 [roles.planner]
 kind = "none"
@@ -223,7 +227,9 @@ kind = "none"
     with Simulator(parse_scenario("")) as simulator:
         events = run(made, lessons, simulator)
     assert number_of(LessonRecorded, events) == 1
-    assert number_of(LessonResolved, events) == 0, "its commit is titled with the scope, which is no help"
+    assert number_of(LessonResolved, events) == bool(said), (
+        "its commit is titled with the scope, which is no help"
+    )
     with LessonStore(lessons, tmp_path / "index.db") as store:
         [lesson] = store.most_frequent()
     assert (lesson.task_type, lesson.activity_type, lesson.failure_type) == (
@@ -232,4 +238,4 @@ kind = "none"
         "command_failed",
     )
     assert "--fast" in lesson.failure_msg
-    assert not lesson.resolution
+    assert lesson.resolution == said

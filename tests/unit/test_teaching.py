@@ -87,6 +87,79 @@ async def test_what_breaks_a_combination_tells_how_the_check_failed(store: Lesso
     assert rest == output[-MAX_OUTPUT:]
 
 
+def failed(how: str, output: str = "", kind: str = "check_failed") -> StageFailedError:
+    """A check that failed, as the stage tells it."""
+    return StageFailedError(
+        "it failed", failure_type=kind, feedback=f"It did not pass.\n\n`{how}.\n\n{output}"
+    )
+
+
+async def test_a_long_output_does_not_cost_the_command(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    for command in ("pytest a", "pytest b"):
+        failure = failed(f"{command}` ended with status 1", "x" * 9000 + "\n3 != 4")
+        await teaching.learn(TAX, Plan(), Stage.VERIFY, failure)
+    messages = [lesson.failure_msg for lesson in store.most_frequent()]
+    assert sorted("pytest a" in message for message in messages) == [False, True]
+    assert all(message.endswith("x\n3 != 4") and len(message) < MAX_OUTPUT + 100 for message in messages)
+
+
+async def test_checks_that_ran_out_of_time_are_told_apart_by_their_command(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    for command in ("make T1", "make T2", "make T1"):
+        failure = failed(f"{command}` ran out of time", kind="timeout")
+        await teaching.learn(TAX, Plan(), Stage.VERIFY, failure)
+    assert [lesson.times_seen for lesson in store.most_frequent()] == [2, 1]
+    assert "`make T1` ran out of time" in store.most_frequent()[0].failure_msg
+
+
+@pytest.mark.parametrize("kind", ["timeout", "no_change"])
+async def test_agents_that_come_to_nothing_are_told_apart_by_their_task(
+    store: LessonStore, kind: str
+) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    for task in (TAX, RECEIPT, TAX):
+        failure = StageFailedError("agent ran for more than 9 s and was ended", failure_type=kind)
+        await teaching.learn(task, Plan(), Stage.IMPLEMENT, failure)
+    assert [lesson.times_seen for lesson in store.most_frequent()] == [2, 1]
+    assert TAX.scope in store.most_frequent()[0].failure_msg
+
+
+async def test_broken_combinations_are_told_apart_by_command_and_files(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    for command, path in (
+        ("make a", "T1.txt"),
+        ("make a", "T2.txt"),
+        ("make b", "T1.txt"),
+        ("make a", "T1.txt"),
+    ):
+        answer = SentBack("red", "f", output=f"`{command}` ended with status 1.\n\n")
+        await teaching.learn_from_return(changed(bus, path), answer)
+    assert [lesson.times_seen for lesson in store.most_frequent()] == [2, 1, 1]
+
+
+async def test_clashes_are_told_apart_by_their_files(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    for path in ("T1.txt", "T2.txt"):
+        await teaching.learn_from_return(changed(bus, path), SentBack("r", "f", "T1", (path,)))
+    assert store.stats().total == 2
+
+
+async def test_what_the_implementer_said_is_what_helped(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    await teaching.learn(TAX, Plan(), Stage.VERIFY, failed("false` ended with status 1"))
+    change = Change("1" * 40, "0" * 40, summary=TAX.scope, said="Rounded once,\nat the end of the sum.")
+    await teaching.resolve(bus.state.view("T1"), change)
+    assert only(store).resolution == change.said
+    assert bus.state.snapshot().lesson_notes[0].resolved
+
+
 async def test_an_unknown_other_is_not_made_up(store: LessonStore) -> None:
     bus = begun()
     teaching = Teaching(store, bus, "r1", max_tokens=800)

@@ -4,6 +4,7 @@ The lessons file (append-only JSONL) is the truth and can be shared in the repos
 is derived from it and follows it. `LessonStore` is the way in.
 """
 
+from engine.store.lessons.fingerprint import failed_check
 from engine.store.lessons.imports import ImportReport
 from engine.store.lessons.keys import secrets_of
 from engine.store.lessons.live import LiveSearch
@@ -29,6 +30,7 @@ __all__ = [
     "SearchStoppedError",
     "Span",
     "estimated_tokens",
+    "failed_check",
     "parse_query",
     "secrets_of",
 ]

@@ -7,8 +7,8 @@ Numbers, addresses, hashes, dates, paths (but not their last part) and what stan
 colours, case and spacing do not count. The id of a lesson is made of its fingerprint, so that two orchestrators that
 meet the same failure at the same moment write about one lesson without a word between them.
 
-Of a failed check the command counts as it stands: `false` and `grep -q snow T2.txt` both fail without a word, and what
-helped with one is of no use for the other.
+What a failure is about (a command, files, a task) counts as it stands: `false` and `grep -q snow T2.txt` both fail
+without a word, and what helped with one is of no use for the other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHANCE = re.compile(
     """,
     re.VERBOSE,
 )
-_CHECK = re.compile(r"`([^\n]+)` ended with status\b")
+_CHECK = re.compile(r"`([^\n]+)` (?:ended with status -?[0-9]+|ran out of time)\b")
 """The command in the report of a failed check; it may hold backticks itself."""
 
 
@@ -44,12 +44,21 @@ def normalised(message: str) -> str:
     return " ".join(_CHANCE.sub(_placeholder, message.lower()).split())
 
 
-def fingerprint(task_type: str, activity_type: str, failure_type: str, message: str) -> str:
-    """16 hexadecimal digits that are the same for all sightings of one failure."""
+def failed_check(message: str) -> tuple[str, int]:
+    """The command of the failed check that the message reports, empty where it reports none, and where that ends."""
+    found = _CHECK.search(message)
+    return (found[1], found.end()) if found else ("", 0)
+
+
+def fingerprint(task_type: str, activity_type: str, failure_type: str, message: str, about: str = "") -> str:
+    """16 hexadecimal digits that are the same for all sightings of one failure.
+
+    `about`: what must be the same to the letter; of a failed check, its command if nothing else.
+    """
     # Lengths frame the parts: ("ab", "c") and ("a", "bc") are different failures.
     parts = [task_type, activity_type, failure_type, normalised(message)]
-    if failure_type == "check_failed" and (ran := _CHECK.search(message)):
-        parts.append(ran[1])
+    if about := about or (failed_check(message)[0] if failure_type == "check_failed" else ""):
+        parts.append(about)
     framed = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -109,19 +109,20 @@ class LessonStore(LessonFinder):
         *,
         resolution: str = "",
         pattern: str = "",
+        about: str = "",
         metadata: Mapping[str, str] | None = None,
     ) -> Lesson:
         """Write a sighting of a failure down, and give the lesson with all its sightings, which searches find already.
 
-        The same failure as before (see `fingerprint`) is the same lesson, seen once more. `metadata["files"]`: the
-        files concerned, separated by blanks.
+        The same failure as before, `about` the same (see `fingerprint`), is the same lesson, seen once more.
+        `metadata["files"]`: the files concerned, separated by blanks.
         """
         storable = self._storable
         message = _kept(storable(failure_msg).strip())
         if not message:
             raise UsageError("a lesson needs a failure message")
         task_type, activity_type, failure_type = map(storable, (task_type, activity_type, failure_type))
-        mark = fingerprint(task_type, activity_type, failure_type, message)
+        mark = fingerprint(task_type, activity_type, failure_type, message, storable(about))
         known = self._known(mark)
         now = self._clock()
         line = Lesson(
@@ -146,11 +147,12 @@ class LessonStore(LessonFinder):
         failure_type: str,
         failure_msg: str,
         *,
+        about: str = "",
         metadata: Mapping[str, str] | None = None,
     ) -> Lesson:
         """`add`, without keeping the event loop waiting."""
         return await asyncio.to_thread(
-            self.add, task_type, activity_type, failure_type, failure_msg, metadata=metadata
+            self.add, task_type, activity_type, failure_type, failure_msg, about=about, metadata=metadata
         )
 
     def resolve(self, id_: str, resolution: str) -> Lesson:
