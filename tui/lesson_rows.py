@@ -88,6 +88,13 @@ def places(spans: Sequence[Span], field: str) -> list[tuple[int, int]]:
     return [(span.start, span.end) for span in spans if span.field == field]
 
 
+def field_text(lesson: Lesson, field: str) -> str:
+    """What a field holds that a span names."""
+    if field.startswith("metadata."):
+        return lesson.metadata.get(field.removeprefix("metadata."), "")
+    return str(getattr(lesson, field))
+
+
 def _head(hit: Hit, cells: int, now: float) -> Line:
     lesson = hit.lesson
     times = f"{lesson.times_seen:,}×"
@@ -108,12 +115,14 @@ def _cell(content: str, found: list[tuple[int, int]], cells: int) -> Line:
 
 def _elsewhere(hit: Hit, cells: int) -> Line:
     field = hit.spans[0].field
-    value = hit.lesson.metadata.get(field.removeprefix("metadata."), "")
-    if not field.startswith("metadata."):
-        value = str(getattr(hit.lesson, field))
     name = safe_text(field.removeprefix("metadata."), 20).replace("_", " ")
     head: Line = ((f"  {name}: ", "muted"),)
-    return (*head, *excerpt(value, places(hit.spans, field), max(8, cells - width(head)), "muted"))
+    return (
+        *head,
+        *excerpt(
+            field_text(hit.lesson, field), places(hit.spans, field), max(8, cells - width(head)), "muted"
+        ),
+    )
 
 
 def _prose(content: str, found: list[tuple[int, int]], cells: int, tone: str) -> list[Line]:

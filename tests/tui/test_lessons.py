@@ -14,6 +14,7 @@ from tests.tui.test_keys import WIDE, ready, shown, until
 from tui.app import DashboardApp
 from tui.marking import MARK
 from tui.panels.lessons import LessonInput, LessonsPanel
+from tui.screens.help import HelpScreen
 from tui.screens.lesson import LessonScreen
 from tui.screens.main import MainScreen
 from tui.source.protocol import Mode
@@ -128,6 +129,35 @@ async def test_a_lesson_opens_as_it_is_now_and_not_as_it_was_found(tmp_path: Pat
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, LessonScreen) and shown(app, "LineView") != "")
         assert shown(app, "LineView").splitlines()[:2] == ["What helped", "  half to even"]
+
+
+async def test_an_open_lesson_follows_the_store(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("4", *"bankers", "enter")
+        hits = app.screen.query_one(LessonsPanel).hits
+        await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+        await pilot.press("enter")
+        await until(lambda: "ROUND_HALF_UP" in shown(app, "LineView"))
+        with LessonStore(tmp_path / "lessons.jsonl", tmp_path / "lessons.db") as other:
+            other.resolve(hits.entries[0].id, "half to even")
+        await until(lambda: "half to even" in shown(app, "LineView"))
+
+
+async def test_help_opens_over_a_lesson_and_leaves_it_open(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("4", *"bankers", "enter")
+        hits = app.screen.query_one(LessonsPanel).hits
+        await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, LessonScreen))
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, LessonScreen))
 
 
 async def test_hits_say_how_many_more_there_are(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from engine.errors import TaskyardError
+from engine.figures import LessonFigures
 from engine.snapshot import LessonNote
 from tui.format import safe_text
 from tui.frame import Frame
@@ -80,7 +81,7 @@ class LessonsPanel(Panel):
         self._found: SearchResult | None = None
         self._problem = ""
         self._typed = ""
-        self._total = 0
+        self._figures = LessonFigures()
         self._drawn: object = None
 
     def compose(self) -> ComposeResult:
@@ -159,9 +160,9 @@ class LessonsPanel(Panel):
 
     def draw(self, frame: Frame) -> None:
         """Write what was found, and how much there is."""
-        total = frame.snapshot.lessons.total
-        if total != self._total and self._lookups.has_lessons:
-            self._total = total
+        figures = frame.snapshot.lessons
+        if figures != self._figures and self._lookups.has_lessons:
+            self._figures = figures
             self.run_worker(self._search(self._typed), exclusive=True, group="lessons")
         cells = self.hits.scrollable_content_region.width
         notes = () if self._typed else self._notes

@@ -105,7 +105,8 @@ class LinesScreen(Guarded, ModalScreen[None]):
     """Lines in a box, left with escape."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss", "Close", show=False)
+        Binding("escape,q", "dismiss", "Close", show=False),
+        Binding("question_mark", "app.help", "help", show=False),
     ]
 
     TITLE_TEXT = ""

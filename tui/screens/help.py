@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -64,6 +64,7 @@ def _rows(bindings: Iterable[BindingType], mode: Mode) -> list[tuple[str, str]]:
 class HelpScreen(LinesScreen):
     """Every key and what it does."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "dismiss", "Close", show=False)]
     TITLE_TEXT = "Keys"
 
     def lines(self, width: int) -> list[Line]:

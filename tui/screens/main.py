@@ -230,7 +230,9 @@ class MainScreen(FrameScreen):
 
     @on(LessonsPanel.Opened)
     def _lesson_opened(self, event: LessonsPanel.Opened) -> None:
-        self.app.push_screen(LessonScreen(event.hit.lesson, event.hit.spans, self.dashboard.frame.now))
+        self.app.push_screen(
+            LessonScreen(event.hit.lesson, event.hit.spans, self.dashboard.source.lookups.lesson)
+        )
 
     @on(TaskList.Opened)
     def _task_opened(self, event: TaskList.Opened) -> None:
