@@ -11,7 +11,6 @@ An unknown model is never guessed at: its tokens are shown, its price is None, a
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import msgspec
 from engine.errors import SettingsError
 from engine.llm.blocks import CacheTtl
 from engine.model import Usage
+from engine.toml import parse_toml
 
 _SHIPPED = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000  # tokens that a price of the table is for
@@ -175,8 +175,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _parse(text: str, name: str, base: PriceTable) -> PriceTable:
     try:
-        file = msgspec.convert(tomllib.loads(text), _File)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        file = msgspec.convert(parse_toml(text, name), _File)
+    except msgspec.ValidationError as error:
         raise SettingsError(f"{name} is not a price table: {error}", _HINT) from None
     models = dict(base.models)
     for model, entry in file.models.items():

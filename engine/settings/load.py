@@ -17,6 +17,7 @@ from engine.errors import SettingsError
 from engine.model import Lane
 from engine.settings.schema import RoleSettings, Settings
 from engine.settings.values import Kind
+from engine.toml import parse_toml, shown
 
 FILE_NAME = "taskyard.toml"
 _PREFIX = "TASKYARD_"
@@ -44,7 +45,7 @@ def load_settings(
 
     file = root / FILE_NAME
     source = _source(file)
-    for place, value in _flatten(_parse(source, file), kinds, source):
+    for place, value in _flatten(parse_toml(source, file.name), kinds, source):
         take(place, value, _where(source, place), text=False)
     variables = {_PREFIX + "_".join(place).upper(): place for place in kinds}
     sections = tuple(f"{_PREFIX}{place[0].upper()}_" for place in kinds)
@@ -151,12 +152,7 @@ def _shown(value: object) -> str:
         if isinstance(value, bool)
         else str(value)
     )
-    return _cut(text)
-
-
-def _cut(text: str) -> str:
-    text = re.sub(r"//[^/]*@", "//…@", text)  # a password in an address
-    return text if len(text) <= 60 else text[:57] + "…"
+    return shown(text)
 
 
 def _source(file: Path) -> str:
@@ -169,27 +165,6 @@ def _source(file: Path) -> str:
         raise SettingsError(f"{file} is not UTF-8 (byte {error.start})", "save it as UTF-8") from None
     except OSError as error:
         raise SettingsError(f"{file} cannot be read ({error.strerror})", "make it a readable file") from error
-
-
-def _parse(source: str, file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(source)
-    except tomllib.TOMLDecodeError as error:
-        raise _no_toml(str(error), source, file.name) from None
-
-
-def _no_toml(message: str, source: str, name: str) -> SettingsError:
-    """Say what is wrong, where, and how the line reads."""
-    lines = source.rstrip().splitlines() or [""]
-    what, _, place = message.removesuffix(")").rpartition(" (at ")
-    numbers = re.fullmatch(r"line (\d+), column (\d+)", place)
-    # Else it is "end of document": something was left open.
-    line, column = (int(numbers[1]), int(numbers[2])) if numbers else (len(lines), len(lines[-1]) + 1)
-    text = lines[min(line, len(lines)) - 1].strip()
-    hint = f"the line reads {_cut(text)}" if text else "mend that line"
-    if what in ("Invalid value", "Expected newline or end of document after a statement"):
-        hint += "; text stands in quotes"
-    return SettingsError(f"{name}:{line}:{column}: no valid TOML ({what})", hint)
 
 
 def _flatten(

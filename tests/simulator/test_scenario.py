@@ -95,6 +95,7 @@ def test_a_full_scenario() -> None:
         ('[[faults]]\nkind = "expired"', "fault 1 is expired at messages"),
         ('[[faults]]\nkind = "dropped"\nendpoint = "batch_item"', "fault 1 is dropped at batch_item"),
         ("[random_faults]\nrate = 2", "a share from 0 to 1"),
+        ("pace = fast", "my.toml:1:8: no valid TOML (Invalid value): the line reads pace = fast"),
         ('[random_faults]\nrate = 0.1\nkinds = ["missing"]', "do not fit its endpoint"),
     ],
 )

@@ -115,7 +115,7 @@ def test_a_users_file_adds_and_corrects_models_and_keeps_the_rest(tmp_path: Path
         ("[models.m]\ninput = 1.0\n", "output"),
         ("[models.m]\ninput = 1.0\nouput = 1.0\n", "ouput"),
         ('[models.m]\nsame_as = "nobody"\n', "nobody"),
-        ("not toml", "not a price table"),
+        ("not toml", ":1:5: no valid TOML"),
         (
             "[models.m]\ninput=-1\noutput=1\ncache_write_5m=1\ncache_write_1h=1\ncache_read=1\n",
             "below zero",

@@ -27,7 +27,6 @@ structured answer, or as a loop that reads the files, edits them and runs the ch
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Literal
 
@@ -35,6 +34,7 @@ import msgspec
 
 from engine.errors import SettingsError
 from engine.llm.simulator.models import MODELS
+from engine.toml import parse_toml
 
 RoleName = Literal["planner", "implementer", "judge"]
 Endpoint = Literal[
@@ -223,9 +223,7 @@ def load_scenario(path: Path) -> Scenario:
 def parse_scenario(text: str, source: str = "scenario") -> Scenario:
     """Read a scenario from TOML text; `source` names it in errors. Raises `SettingsError`."""
     try:
-        scenario = msgspec.convert(tomllib.loads(text), Scenario)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{source} is not TOML ({error})", "mend that line") from error
+        scenario = msgspec.convert(parse_toml(text, source), Scenario)
     except msgspec.ValidationError as error:
         raise SettingsError(f"{source}: {_in_words(str(error))}", _hint(str(error))) from error
     check_scenario(scenario, source)
