@@ -77,7 +77,7 @@ def test_a_full_scenario() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("pace = ", "not TOML"),
+        ("pace = ", "my.toml:1:7: no valid TOML"),
         ("pase = 1", "the nearest known one is pace"),
         ("[[answers]]\nsay = 'x'\nrolle = 'judge'", "in answers 1: the nearest known one is role"),
         ('pace = "fast"', "pace"),
