@@ -133,6 +133,15 @@ async def make_yard(sample: SampleRepository, root: Path, target: str = TARGET) 
     return yard
 
 
+def clone(sample: SampleRepository, path: Path) -> SampleRepository:
+    sample.git("clone", "--quiet", str(sample.remote), str(path))
+    return SampleRepository(path, sample.remote)
+
+
+def landed(result: object) -> list[str]:
+    return [item.task_id for item in result.landed]  # type: ignore[attr-defined]
+
+
 def old_git(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     """Put a git on PATH that says it is older, and has not what came later."""
     _other_git(
