@@ -171,7 +171,7 @@ def _gram_expression(reading: IndexReading, asked: Sequence[Term]) -> str:
     found = sorted({gram for term in asked for gram in grams(term.text)})[:200]
     found = [gram for gram in found if "\x00" not in gram]
     # Each further list costs more than the texts it saves reading, unless it is short.
-    most = 4 if _lessons_at_most(reading) <= FEW else 3
+    most = 8 if _lessons_at_most(reading) <= FEW else 3
     known = frequencies(reading, found)
     rarest = sorted(found, key=lambda gram: known.get(gram, 0))[:most]
     return " AND ".join('"' + gram.replace('"', '""') + '"' for gram in rarest)
