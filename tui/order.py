@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import compress
+from operator import is_not
 from typing import TypeAlias
 
 from engine.model import TaskState
@@ -61,24 +64,12 @@ _GROUPS = {
 }
 
 
+_PLACES = {group: place for place, group in enumerate(Group)}
+
+
 def group_of(view: TaskView) -> Group:
     """The group that the task belongs to."""
     return _GROUPS[view.state]
-
-
-def grouped(tasks: Sequence[TaskView], folded: Container[Group]) -> tuple[Row, ...]:
-    """The tasks under the heads of their groups, those that went wrong first in each; folded ones show their heads."""
-    members: dict[Group, list[TaskView]] = {group: [] for group in Group}
-    for view in tasks:
-        members[_GROUPS[view.state]].append(view)
-    rows: list[Row] = []
-    for group, views in members.items():
-        if views:
-            rows.append(GroupHead(group, len(views), group in folded))
-            if group not in folded:
-                views.sort(key=rank)
-                rows += views
-    return tuple(rows)
 
 
 _RANKS = {
@@ -129,19 +120,78 @@ def matches(view: TaskView, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def ordered(
-    tasks: Sequence[TaskView], order: Order, now: float, *, filter_text: str = "", problems_only: bool = False
-) -> tuple[TaskView, ...]:
-    """The tasks to show, in their order. Equal ones keep the order of the board."""
-    shown = list(tasks)
-    if problems_only:
-        shown = [view for view in shown if is_problem(view)]
-    if words := filter_text.lower().split():
-        shown = [view for view in shown if matches(view, words)]
-    if order is Order.PROBLEMS:
-        shown.sort(key=rank)
-    elif order is Order.ELAPSED:
-        shown.sort(key=lambda view: -view.elapsed(now))
-    elif order is Order.COST:
-        shown.sort(key=lambda view: -view.usd)
-    return tuple(shown)
+class Listing:
+    """The tasks of a list in their order. Of ten thousand, those that are as they were are not looked at again."""
+
+    def __init__(self) -> None:
+        self._how: tuple[object, ...] = ()
+        self._views: Sequence[TaskView] = ()
+        self._keys: list[float] = []
+        self._order: list[int] = []
+
+    def rows(
+        self,
+        views: Sequence[TaskView],
+        order: Order,
+        now: float,
+        *,
+        filter_text: str = "",
+        problems_only: bool = False,
+        folded: Container[Group] = (),
+    ) -> tuple[Row, ...]:
+        """The tasks to show. Equal ones keep the order of the board; groups have heads, and folded ones only these."""
+        words = tuple(filter_text.lower().split())
+        self._sort(views, order, now, words, problems_only)
+        if order is not Order.GROUPS:
+            return tuple(map(views.__getitem__, self._order))
+        rows: list[Row] = []
+        begin = 0
+        for number, group in enumerate(Group, 1):
+            end = bisect_left(self._order, number * _GROUP, begin, key=self._keys.__getitem__)
+            if end > begin:
+                rows.append(GroupHead(group, end - begin, group in folded))
+                if group not in folded:
+                    rows += map(views.__getitem__, self._order[begin:end])
+            begin = end
+        return tuple(rows)
+
+    def _sort(
+        self, views: Sequence[TaskView], order: Order, now: float, words: Sequence[str], problems_only: bool
+    ) -> None:
+        how = (order, words, problems_only, len(views))
+        moved = how != self._how or order is Order.ELAPSED
+        if moved:
+            self._how, self._keys = how, [_HIDDEN] * len(views)
+            changed: Iterable[int] = range(len(views))
+        else:
+            changed = compress(range(len(views)), map(is_not, views, self._views))
+        self._views = views
+        for index in changed:
+            view = views[index]
+            seen = matches(view, words) and (not problems_only or is_problem(view))
+            key = _key(view, order, now) if seen else _HIDDEN
+            moved = moved or key != self._keys[index]
+            self._keys[index] = key
+        if moved:
+            sorting = self._keys.__getitem__
+            everything = sorted(range(len(views)), key=sorting)
+            self._order = everything[: bisect_left(everything, _HIDDEN, key=sorting)]
+
+
+_HIDDEN = float("inf")
+_GROUP = 100.0  # more than any rank
+
+
+def _key(view: TaskView, order: Order, now: float) -> float:
+    """What the tasks are sorted by."""
+    match order:
+        case Order.PROBLEMS:
+            return rank(view)
+        case Order.GROUPS:
+            return _PLACES[group_of(view)] * _GROUP + rank(view)
+        case Order.BOARD:
+            return 0.0
+        case Order.ELAPSED:
+            return -view.elapsed(now)
+        case Order.COST:
+            return -view.usd

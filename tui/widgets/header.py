@@ -7,7 +7,7 @@ from pathlib import PurePath
 from engine.errors import HaltedError
 from engine.events import RunFinished
 from engine.model import TaskState
-from tui.estimates import throughput, time_to_go
+from tui.estimates import Estimate, throughput
 from tui.format import dollars, safe_text
 from tui.frame import Frame
 from tui.line import Line, bar, joined, sparkline, spread, text, width
@@ -17,10 +17,10 @@ from tui.plain import count, duration
 _MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
 
 
-def header_line(frame: Frame, cells: int) -> Line:
+def header_line(frame: Frame, cells: int, estimate: Estimate | None = None) -> Line:
     """The header in `cells` cells: what matters least goes first when there is less room."""
     health = health_of(frame)
-    parts = _parts(frame)
+    parts = _parts(frame, estimate)
     while True:
         left = ((" ", "text"), *joined((line for _, line in parts), "  "))
         if width(left) + width(health) + 3 <= cells or len(parts) == 1:
@@ -106,7 +106,7 @@ def spend_of(frame: Frame) -> Line:
     return tuple(spans)
 
 
-def _parts(frame: Frame) -> list[tuple[int, Line]]:
+def _parts(frame: Frame, estimate: Estimate | None) -> list[tuple[int, Line]]:
     """What stands there from left to right, each with the turn in which it stays: the greatest goes first."""
     snapshot = frame.snapshot
     board = safe_text(PurePath(snapshot.run.board).name, 28)
@@ -117,7 +117,7 @@ def _parts(frame: Frame) -> list[tuple[int, Line]]:
         (8, text(board)),
         (2, text(frame.mode, f"{_MODES[frame.mode]} strong")),
         (3, text(duration(frame.elapsed))),
-        (5, eta_of(frame)),
+        (5, eta_of(estimate if frame.moving else None)),
         (7, bar(landed / total if total else None, 10, "good")),
         (0, landed_of(frame)),
         (1, trouble_of(frame)),
@@ -135,9 +135,8 @@ def trouble_of(frame: Frame) -> Line:
     return text(f"! {count(frame.errors, 'error')}", "bad") if frame.errors else ()
 
 
-def eta_of(frame: Frame) -> Line:
+def eta_of(estimate: Estimate | None) -> Line:
     """When it will be done, and how sure that is."""
-    estimate = time_to_go(frame.snapshot, frame.now) if frame.moving else None
     if estimate is None:
         return ()
     spread_s = estimate.give_or_take

@@ -9,7 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.line import Line, width
-from tui.widgets.line_view import draw
+from tui.widgets.row_view import Brush
 
 SHOWN_AS = {
     "question_mark": "?",
@@ -59,7 +59,8 @@ class KeyBar(Widget):
 
     def render_line(self, y: int) -> Strip:
         """The keys."""
-        return draw(self.app, self._line(), self.size.width).apply_style(self.rich_style)
+        dark = self.app.current_theme.dark
+        return Brush(self.visual_style.rich_style, dark, self.size.width).draw(self._line())
 
     def _line(self) -> Line:
         self._places = []

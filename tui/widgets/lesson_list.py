@@ -11,7 +11,6 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.strip import Strip
 
 from tui.line import Line
 from tui.widgets.line_view import LineView, cursor_keys
@@ -78,11 +77,9 @@ class LessonList(LineView):
         self.refresh()
         self._keep_in_sight()
 
-    def render_line(self, y: int) -> Strip:
-        """One row of the screen; all rows of the chosen lesson stand out while keys go here."""
-        row = y + self.scroll_offset.y
-        line = self.lines[row] if row < len(self.lines) else ()
-        return self.strip(line, here=self.has_focus and self._entry_at(row) == self._cursor)
+    def row(self, y: int) -> tuple[Line, bool]:
+        """The line; all rows of the chosen lesson stand out while keys go here."""
+        return self.line_at(y), self.has_focus and self._entry_at(y) == self._cursor
 
     def watch_has_focus(self, value: bool) -> None:
         """The cursor is seen only while keys go here."""

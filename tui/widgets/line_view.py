@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rich.segment import Segment
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
 
-from tui.format import safe_text
 from tui.line import BLANK, Line, width
-from tui.theme import style_of
+from tui.widgets.row_view import RowView
 
 
 def cursor_keys(what: str) -> tuple[Binding, ...]:
@@ -29,19 +24,9 @@ def cursor_keys(what: str) -> tuple[Binding, ...]:
     )
 
 
-class LineView(ScrollView, can_focus=True):
+class LineView(RowView):
     """Shows lines as they are; what does not fit is reached by scrolling."""
 
-    DEFAULT_CSS = """
-    LineView {
-        height: 1fr;
-        scrollbar-size-vertical: 1;
-        scrollbar-size-horizontal: 0;
-        scrollbar-gutter: stable;
-        overflow-x: hidden;
-        overflow-y: auto;
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_up", "Up", show=False),
         Binding("down,j", "scroll_down", "Down", show=False),
@@ -59,24 +44,15 @@ class LineView(ScrollView, can_focus=True):
         self._sideways = sideways
         self._widest = 0
 
-    def on_mount(self) -> None:
-        """Draw anew when the theme changes."""
-        self.app.theme_changed_signal.subscribe(self, self._theme_changed)
-
-    def _theme_changed(self, _: object) -> None:
-        self.refresh()
-
     def show(self, lines: Sequence[Line]) -> None:
         """Show these lines from now on."""
         old, self._lines = self._lines, lines
         if len(lines) != len(old) or self._sideways:
             if self._sideways:
                 self._widest = max(map(width, lines), default=0)
-            self.virtual_size = Size(self._widest, len(lines))
+            self.set_extent(Size(self._widest, len(lines)))
         top = self.scroll_offset.y
-        for y in range(top, top + self.size.height):
-            if _line_at(old, y) != _line_at(lines, y):
-                self.refresh_line(y)
+        self.redraw(y for y in range(top, top + self.size.height) if _line_at(old, y) != _line_at(lines, y))
 
     @property
     def lines(self) -> Sequence[Line]:
@@ -87,30 +63,9 @@ class LineView(ScrollView, can_focus=True):
         """What stands in a row; nothing beyond the last."""
         return _line_at(self._lines, row)
 
-    def render_line(self, y: int) -> Strip:
-        """One row of the screen."""
-        return self.strip(self.line_at(y + self.scroll_offset.y), here=False)
-
-    def strip(self, line: Line, *, here: bool) -> Strip:
-        """The line in its colours, as wide as the view."""
-        cells = self.scrollable_content_region.width
-        return draw(self.app, line, cells, self.scroll_offset.x, here=here).apply_style(self.rich_style)
-
-
-def draw(app: App[object], line: Line, cells: int, left: int = 0, *, here: bool = False) -> Strip:
-    """The line as a strip of `cells` cells, from the cell `left` on."""
-    dark = app.current_theme.dark
-    # Whoever makes a line makes its text safe; a control byte that slipped through must still not reach the terminal.
-    strip = Strip(
-        [
-            Segment(
-                content if content.isprintable() else safe_text(content, len(content)),
-                style_of(tone, dark, here),
-            )
-            for content, tone in line
-        ]
-    )
-    return strip.crop_extend(left, left + cells, style_of("text", dark, here))
+    def row(self, y: int) -> tuple[Line, bool]:
+        """The line; there is no cursor."""
+        return self.line_at(y), False
 
 
 def _line_at(lines: Sequence[Line], y: int) -> Line:

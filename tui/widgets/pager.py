@@ -13,13 +13,9 @@ from itertools import accumulate
 from textual.geometry import Size
 from textual.message import Message
 from textual.scrollbar import ScrollTo
-from textual.strip import Strip
 
 from tui.line import BLANK, Line, hard_wrapped, marked, plain, width
 from tui.widgets.line_view import LineView
-
-MAX_STRIPS = 500
-"""Rows that are kept as they are drawn."""
 
 
 class Pager(LineView):
@@ -43,8 +39,6 @@ class Pager(LineView):
         self._rows_gone = 0
         self._cells = 0
         self._drawn: dict[int, Line] = {}
-        self._strips: dict[Line, Strip] = {}
-        self._look: object = None
         self._held = 0
         self._pattern: re.Pattern[str] | None = None
         self._hits: list[int] = []
@@ -124,23 +118,19 @@ class Pager(LineView):
 
     def _settle(self, dropped: int) -> None:
         """Draw what looks different, and keep what was read where it was."""
-        self.virtual_size = Size(self._widest, self._height)
-        if self.follow:
-            self.scroll_end(animate=False, force=True, immediate=True)
-        elif dropped:
+        self.set_extent(Size(self._widest, self._height), follow=self.follow)
+        if dropped and not self.follow:
             self.scroll_to(y=max(0, self.scroll_offset.y - dropped), animate=False)
-        before, self._drawn = self._drawn, {}
-        for y in range(self.scroll_offset.y, self.scroll_offset.y + self.size.height):
-            line = self._drawn[y] = self._row(y)
-            if before.get(y) != line:
-                self.refresh_line(y)
+        before, top = self._drawn, self.scroll_offset.y
+        self._drawn = {y: self._row(y) for y in range(top, top + self.size.height)}
+        self.redraw(y for y, line in self._drawn.items() if before.get(y) != line)
 
     def _lay_out(self) -> None:
         self._ends.clear()
         self._rows_gone = 0
         self._measure(0)
         self._drawn.clear()
-        self.virtual_size = Size(self._widest, self._height)
+        self.set_extent(Size(self._widest, self._height))
         self.refresh()
 
     @property
@@ -179,20 +169,17 @@ class Pager(LineView):
         rows = hard_wrapped(line, self._cells)
         return rows[min(row - self._first_row(index), len(rows) - 1)]
 
-    def render_line(self, y: int) -> Strip:
-        """One row of the screen."""
-        line = self._row(y + self.scroll_offset.y)
-        look = (self.scrollable_content_region.width, self.scroll_offset.x, self.app.theme)
-        if look != self._look:
-            self._look = look
-            self._strips.clear()
-        # A text that is followed moves up row by row: most of what is drawn was drawn before.
-        strip = self._strips.get(line)
-        if strip is None:
-            if len(self._strips) > MAX_STRIPS:
-                self._strips.clear()
-            strip = self._strips[line] = self.strip(line, here=False)
-        return strip
+    def row(self, y: int) -> tuple[Line, bool]:
+        """The row, as it was when the text last changed; there is no cursor."""
+        line = self._drawn.get(y)
+        if line is None:
+            line = self._drawn[y] = self._row(y)
+        return line, False
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Other rows come into sight."""
+        super().watch_scroll_y(old_value, new_value)
+        self._drawn.clear()
 
     def _go_to_line(self, index: int) -> None:
         if 0 <= index < len(self._text):

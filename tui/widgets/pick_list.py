@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.strip import Strip
 
 from tui.line import Line
 from tui.widgets.line_view import LineView, cursor_keys
@@ -61,11 +60,9 @@ class PickList(LineView):
             self._cursor = min(self._cursor, max(0, len(keys) - 1))
         self.show(lines)
 
-    def render_line(self, y: int) -> Strip:
-        """One row of the screen."""
-        row = y + self.scroll_offset.y
-        here = row == self._cursor and bool(self._keys) and self.has_focus
-        return self.strip(self.line_at(row), here=here)
+    def row(self, y: int) -> tuple[Line, bool]:
+        """The entry, marked under the cursor while keys go here."""
+        return self.line_at(y), y == self._cursor and bool(self._keys) and self.has_focus
 
     def watch_has_focus(self, value: bool) -> None:
         """The cursor's line is marked only while keys go here."""

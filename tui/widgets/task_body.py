@@ -135,14 +135,11 @@ class TaskBody(Pager):
         log = logs[self._log_index(view)]
         if self._reader is None or self._reader.log.path != log.path:
             self._reader = LogReader(self, log, times=self._shows_times)
-            self._read_log()
+            self.run_worker(self._read_log(), group="log")
 
-    def _read_log(self) -> None:
-        if self.section == "Log" and self._reader is not None and self.screen.is_current:
-            self.run_worker(self._read(self._reader), group="log")
-
-    async def _read(self, reader: LogReader) -> None:
-        if reader is self._reader and await reader.read():
+    async def _read_log(self) -> None:
+        reader = self._reader
+        if self.section == "Log" and reader is not None and self.screen.is_current and await reader.read():
             self.post_message(self.Changed())
 
     # Where the reader is

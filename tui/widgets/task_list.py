@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import compress
+from operator import is_not
 from typing import ClassVar, TypeAlias
 
 from rich.cells import cell_len
@@ -9,8 +11,6 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
 
 from engine.figures import BatchView
 from engine.snapshot import TaskView
@@ -18,9 +18,10 @@ from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, text
 from tui.modes import ModeBound
-from tui.order import Group, GroupHead, Order, Row, group_of, grouped, ordered
+from tui.order import Group, GroupHead, Listing, Order, Row, group_of
 from tui.rows import Columns, group_row, last_of, longest_id, task_row
-from tui.widgets.line_view import cursor_keys, draw
+from tui.widgets.line_view import cursor_keys
+from tui.widgets.row_view import RowView
 
 Key: TypeAlias = tuple[bool, str]
 """What a row is known by: whether it is the head of a group, and its name."""
@@ -31,18 +32,9 @@ def key_of(row: Row) -> Key:
     return (True, row.group) if isinstance(row, GroupHead) else (False, row.id)
 
 
-class TaskList(ModeBound, ScrollView, can_focus=True):
+class TaskList(ModeBound, RowView):
     """Rows of tasks with a cursor that stays on its task, whatever moves around it."""
 
-    DEFAULT_CSS = """
-    TaskList {
-        height: 1fr;
-        scrollbar-size-vertical: 1;
-        scrollbar-gutter: stable;
-        overflow-x: hidden;
-        overflow-y: auto;
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         *cursor_keys("task"),
         Binding(
@@ -75,6 +67,7 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
         self.marked: frozenset[str] = frozenset()
         self._frame: Frame | None = None
         self._views: tuple[TaskView, ...] = ()
+        self._listing = Listing()
         self._rows: tuple[Row, ...] = ()
         self._folded = frozenset({Group.LANDED})
         self._by_id: dict[str, TaskView] = {}
@@ -86,13 +79,6 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
             None  # the cursor follows this row; until somebody moves it, it stays on top
         )
         self._drawn: dict[int, Line] = {}
-
-    def on_mount(self) -> None:
-        """Draw anew when the theme changes."""
-        self.app.theme_changed_signal.subscribe(self, self._theme_changed)
-
-    def _theme_changed(self, _: object) -> None:
-        self.refresh()
 
     # What is shown
 
@@ -139,17 +125,21 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
         self._batches = {
             task: batch for batch in frame.snapshot.batches if batch.ended_at is None for task in batch.tasks
         }
-        views = frame.snapshot.tasks
-        if views is not self._views:
-            changed = len(views) != len(self._views) or any(
-                a is not b for a, b in zip(views, self._views, strict=True)
-            )
-            self._views = views
-            if changed:
-                self._by_id = {view.id: view for view in views}
-                self._longest_id = longest_id(views)
-                self._sort()
+        if frame.snapshot.tasks is not self._views:
+            self._take(frame.snapshot.tasks)
         self._draw()
+
+    def _take(self, views: tuple[TaskView, ...]) -> None:
+        changed = list(compress(views, map(is_not, views, self._views)))
+        known = len(views) == len(self._views) and all(view.id in self._by_id for view in changed)
+        self._views = views
+        if not known:
+            self._by_id = {view.id: view for view in views}
+            self._longest_id = longest_id(views)
+        elif changed:
+            self._by_id |= {view.id: view for view in changed}
+        if changed or not known:
+            self._sort()
 
     def relist(
         self, *, order: Order | None = None, filter_text: str | None = None, problems_only: bool | None = None
@@ -176,19 +166,21 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
         self._draw()
 
     def _sort(self) -> None:
-        now = self._frame.until if self._frame is not None else 0.0
-        shown = ordered(
-            self._views, self.order, now, filter_text=self.filter_text, problems_only=self.problems_only
+        # What is looked for must not hide in a folded group.
+        searched = bool(self.filter_text) or self.problems_only
+        rows = self._listing.rows(
+            self._views,
+            self.order,
+            self._frame.until if self._frame is not None else 0.0,
+            filter_text=self.filter_text,
+            problems_only=self.problems_only,
+            folded=() if searched else self._folded,
         )
-        rows: tuple[Row, ...] = shown
-        if self.order is Order.GROUPS:
-            # What is looked for must not hide in a folded group.
-            rows = grouped(shown, () if self.filter_text or self.problems_only else self._folded)
         if len(rows) != len(self._rows):
-            self.virtual_size = Size(0, len(rows))
+            self.set_extent(Size(0, len(rows)))
         self._rows = rows
         if self._chosen is not None:
-            index = next((i for i, row in enumerate(rows) if key_of(row) == self._chosen), None)
+            index = self._row_of(*self._chosen)
             moved = index is not None and index != self._cursor
             self._cursor = index if index is not None else min(self._cursor, max(0, len(rows) - 1))
             if moved:
@@ -197,6 +189,13 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
             head = rows[0] if rows else None
             self._cursor = int(isinstance(head, GroupHead) and not head.folded)
         self.post_message(self.Moved())
+
+    def _row_of(self, is_head: bool, name: str) -> int | None:
+        """The row with this key, if it is listed."""
+        if is_head:
+            return next((i for i, row in enumerate(self._rows) if key_of(row) == (True, name)), None)
+        view = self._by_id.get(name)
+        return self._rows.index(view) if view is not None and view in self._rows else None
 
     def _draw(self) -> None:
         """Draw the rows on the screen that do not look as they did."""
@@ -208,11 +207,9 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
             self.refresh()
             self.post_message(self.Moved())
         top = self.scroll_offset.y
-        before, self._drawn = self._drawn, {}
-        for y in range(top, top + self.size.height):
-            line = self._drawn[y] = self._line(y)
-            if before.get(y) != line:
-                self.refresh_line(y)
+        before = self._drawn
+        self._drawn = {y: self._line(y) for y in range(top, top + self.size.height)}
+        self.redraw(y for y, line in self._drawn.items() if before.get(y) != line)
 
     def _line(self, y: int) -> Line:
         frame = self._frame
@@ -255,15 +252,12 @@ class TaskList(ModeBound, ScrollView, can_focus=True):
             return text("  the run is starting", "muted")
         return text("  the board has no tasks: add rows to it, and run taskyard again", "muted")
 
-    def render_line(self, y: int) -> Strip:
-        """One row of the screen."""
-        row = y + self.scroll_offset.y
-        line = self._drawn.get(row)
+    def row(self, y: int) -> tuple[Line, bool]:
+        """The task or group, marked under the cursor while keys go here."""
+        line = self._drawn.get(y)
         if line is None:
-            line = self._drawn[row] = self._line(row)
-        here = row == self._cursor and bool(self._rows) and self.has_focus
-        strip = draw(self.app, line, self.scrollable_content_region.width, here=here)
-        return strip.apply_style(self.rich_style)
+            line = self._drawn[y] = self._line(y)
+        return line, y == self._cursor and bool(self._rows) and self.has_focus
 
     def watch_has_focus(self, value: bool) -> None:
         """The cursor's row is marked only while keys go here."""
