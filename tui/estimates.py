@@ -63,19 +63,38 @@ def _left(view: TaskView, means: Sequence[float], now: float) -> float:
 def _longest_chain(tasks: Sequence[TaskView], left: dict[str, float]) -> float:
     """The seconds of the chain that takes longest. Board order need not be the order of waiting."""
     ends: dict[str, float] = {}
-    waiting = [view for view in tasks if view.id in left]
-    while waiting:
-        later = []
-        for view in waiting:
-            before = [name for name in view.task.after if name in left]
-            if all(name in ends for name in before):
-                ends[view.id] = left[view.id] + max((ends[name] for name in before), default=0.0)
-            else:
-                later.append(view)
-        if len(later) == len(waiting):
-            break
-        waiting = later
+    blockers: dict[str, list[str]] = {}
+    followers: dict[str, list[str]] = {}
+    for view in tasks:
+        if view.id in left:
+            blockers[view.id] = before = [name for name in view.task.after if name in left]
+            for name in before:
+                followers.setdefault(name, []).append(view.id)
+    unknown = {name: len(before) for name, before in blockers.items()}
+    ready = [name for name, number in unknown.items() if not number]
+    for name in ready:
+        ends[name] = left[name] + max((ends[each] for each in blockers[name]), default=0.0)
+        for follower in followers.get(name, ()):
+            unknown[follower] -= 1
+            if not unknown[follower]:
+                ready.append(follower)
     return max(ends.values(), default=0.0)
+
+
+class Forecast:
+    """`time_to_go`, looked at once a second of the run: of ten thousand tasks it takes as long as a frame may."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[object, ...] = ()
+        self._known: Estimate | None = None
+
+    def at(self, snapshot: Snapshot, now: float) -> Estimate | None:
+        """When everything will have landed; None when nobody can know."""
+        run = snapshot.run
+        asked = (run.run, run.dispatch, run.finished, int(now))
+        if asked != self._asked:
+            self._asked, self._known = asked, time_to_go(snapshot, now)
+        return self._known
 
 
 def throughput(

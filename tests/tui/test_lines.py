@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from engine.model import TaskState
 from engine.snapshot import RunView, Snapshot
 from tests.tui import moments, sample_run
+from tui.estimates import time_to_go
 from tui.format import dollars, fit, safe_lines, safe_text
 from tui.frame import Frame
 from tui.line import bar, cut_line, hard_wrapped, plain, sparkline, spread, text, width, wrapped
@@ -142,7 +143,7 @@ def test_the_header_says_how_a_run_ended(changes: dict[str, Any], words: str) ->
 def test_the_header_fits_and_always_tells_what_landed_and_what_failed(cells: int, moment: str) -> None:
     source = _moment(moment)
     frame = Frame(source.latest(), source.now(), source.health(), source.mode)
-    shown = plain(header_line(frame, cells))
+    shown = plain(header_line(frame, cells, time_to_go(frame.snapshot, frame.now)))
     assert cell_len(shown) <= cells
     assert " landed" in shown or frame.snapshot.run.finished is not None
     failed = frame.snapshot.count(TaskState.FAILED)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
 
 from tui.frame import Frame
@@ -47,6 +48,7 @@ class Panel(Vertical):
         super().__init__(id=id)
         self.frame: Frame | None = None
         self._titles = ("", "")
+        self._heading = False
 
     def compose(self) -> ComposeResult:
         """The figures."""
@@ -60,8 +62,20 @@ class Panel(Vertical):
         """Write beside the name, and at the foot on the right. Both are plain text."""
         if self._titles != (title, foot) or not self.border_title:
             self._titles = (title, foot)
+            self._heading = True
             self.border_title = Content(f"{self.NUMBER} {self.NAME}" + (f"  {title}" if title else ""))
             self.border_subtitle = Content(foot) if foot else None
+            self._heading = False
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        """Draw anew. Other words in the border change only its upper and lower edge, not all that is inside."""
+        if self._heading and not regions:
+            (width, height), gutter = self.outer_size, self.styles.gutter
+            edges = (-gutter.top, height - gutter.top - 1)
+            regions = tuple(Region(-gutter.left, y, width, 1) for y in edges)
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def show(self, frame: Frame) -> None:
         """Show the figures of this frame."""

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
+from tui.estimates import Forecast
 from tui.format import fit
 from tui.frame import Frame
 from tui.line import Line, bar, cut_line, spread, text, width
@@ -87,6 +88,7 @@ class MainScreen(FrameScreen):
     def __init__(self) -> None:
         super().__init__()
         self._opened: int | None = None
+        self._forecast = Forecast()
 
     def compose(self) -> ComposeResult:
         """All parts; which of them are seen depends on the size."""
@@ -172,7 +174,8 @@ class MainScreen(FrameScreen):
     def show(self, frame: Frame) -> None:
         """Show this frame in every part that is seen."""
         cells = self.app.size.width
-        self.query_one("#header", LineView).show([header_line(frame, cells)])
+        estimate = self._forecast.at(frame.snapshot, frame.now)
+        self.query_one("#header", LineView).show([header_line(frame, cells, estimate)])
         if self.dashboard.source.playback is not None:
             self.query_one("#tape", LineView).show([self._tape_line(cells)])
         self._show_banner(frame, cells)
