@@ -26,6 +26,7 @@ from tui.format import cut, safe_text
 from tui.frame import Frame
 from tui.hints import Hints
 from tui.notify import Notifier
+from tui.pulse import Pulse
 from tui.replays import Replays
 from tui.screens.base import FrameScreen
 from tui.screens.board import BoardScreen
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 FRAMES = 15.0
 """Looks at the source a second; each costs a comparison when nothing changed."""
+
+FRAMES_AT_REST = 4.0
+"""The same once the run is over."""
 
 INTERRUPTED = 130  # the exit status of what ctrl-c ended, by the shells' custom
 
@@ -97,6 +101,7 @@ class DashboardApp(App[int]):
         self._question: Screen[bool] | Screen[str] | None = None
         self.frame = self._look(source)
         self._heeded = self.frame.snapshot
+        self._pulse = Pulse(self._beat, lambda: 1 / (FRAMES_AT_REST if self.frame.at_rest else FRAMES))
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = theme_for(os.environ)
@@ -121,7 +126,7 @@ class DashboardApp(App[int]):
 
     def _begin(self) -> None:
         self.source.start()
-        self.set_interval(1 / FRAMES, self._tick)
+        self._pulse.start()
         if self._choose:
             self.replays.choose()
 
@@ -142,6 +147,19 @@ class DashboardApp(App[int]):
         """Show another source from now on; of its notices, those up to `dismissed` were seen."""
         self.source, self.dismissed = source, dismissed
         self.frame = self._look(source)
+
+    def on_unmount(self) -> None:
+        """Look no more."""
+        self._pulse.stop()
+
+    def _beat(self) -> None:
+        try:
+            told = self.behind.error is not None or self.behind.latest() is not self._heeded
+            news = told or self._differs(self.frame, self._look(self.source))
+        except Exception:
+            news = True  # it fails again in the app's own turn, and there Textual hears of it
+        if news:
+            self.call_next(self._tick)
 
     def _tick(self) -> None:
         error = self.behind.error
