@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench import Row
@@ -29,8 +32,8 @@ _MOMENT = "from tests.tui import moments; from tui.show import show; show(moment
 
 
 def rows() -> list[Row]:
-    """Start, cost at rest, cost and latency under 5,000 events a second, and what it costs to follow a long log."""
-    return [*_start_rows(), *_rest_rows(), *_busy_rows(), *_log_rows()]
+    """Start, cost at rest, under 5,000 events a second on few tasks and on many, and over a log that grows."""
+    return [*_start_rows(), *_rest_rows(), *_busy_rows(), *_crowd_rows(), *_log_rows()]
 
 
 def _start_rows() -> list[Row]:
@@ -84,11 +87,28 @@ def _busy_rows() -> list[Row]:
     ]
 
 
+def _crowd_rows() -> list[Row]:
+    """Ten thousand tasks in groups by state, of which one lands and one begins twenty times a second."""
+    with Terminal(["-m", "tests.tui.stage", "crowd"], width=120, height=40) as terminal:
+        terminal.until_shows("step 5", timeout=60)
+        terminal.press("s")
+        terminal.until_shows("by state")
+        drawn = bytearray()
+        share, written = _cost(terminal, drawn)
+    # Each state that was drawn shows how many bursts of events it comes from.
+    frames = len(set(re.findall(rb"step (\d+)", drawn))) * written / len(drawn)
+    return [
+        Row("10,000 tasks by state at 5,000 events/s, frames", "≥ 14.5", frames, "/s", None, frames >= 14.5),
+        Row("the same, CPU", "≤ 60", share * 100, "%", None, share <= 0.6),
+    ]
+
+
 def _log_rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "implement.log")
-        line = b"a line of the log of an agent that works and works and does not come to an end\n"
-        log.write_bytes(line * (100_000_000 // len(line)))
+        numbers = itertools.count()
+        length = len(_log_lines(numbers, 1))
+        log.write_bytes(_log_lines(numbers, 100_000_000 // length))
         code = (
             "import sys, pathlib; from tests.tui import moments; from tui.show import show;"
             "show(moments.logging(pathlib.Path(sys.argv[1])))"
@@ -110,8 +130,9 @@ def _log_rows() -> list[Row]:
             appended, read_before, before = 0, _bytes_read(pid), _cpu(pid)
             begin = time.perf_counter()
             while time.perf_counter() - begin < MEASURED:
-                appended += file.write(line * 20)
-                terminal.read(0.1)
+                appended += file.write(_log_lines(numbers, 20))
+                wait = begin + appended / length / 200 - time.perf_counter()
+                terminal.read(max(0.0, wait), draw=False)
             took = time.perf_counter() - begin
             share = (_cpu(pid) - before) / took
             extra = (_bytes_read(pid) - read_before) / appended
@@ -121,18 +142,24 @@ def _log_rows() -> list[Row]:
     ]
 
 
+def _log_lines(numbers: Iterator[int], count: int) -> bytes:
+    """Lines of which no two are alike, all of one length."""
+    words = "a line of the log of an agent that works and works and does not come to an end"
+    return "".join(f"{number:08} {words}\n" for number in itertools.islice(numbers, count)).encode()
+
+
 def _bytes_read(pid: int) -> int:
     return int(Path(f"/proc/{pid}/io").read_text().split()[1])
 
 
-def _cost(terminal: Terminal) -> tuple[float, float]:
-    """The share of a core, and the bytes a second written to the terminal."""
+def _cost(terminal: Terminal, drawn: bytearray | None = None) -> tuple[float, float]:
+    """The share of a core, and the bytes a second written to the terminal, which are added to `drawn`."""
     pid = terminal.process.pid
-    begin, before, written = time.perf_counter(), _cpu(pid), 0
+    begin, before, written = time.perf_counter(), _cpu(pid), drawn if drawn is not None else bytearray()
     while time.perf_counter() - begin < MEASURED:
-        written += len(terminal.read(0.1))
+        written += terminal.read(0.1, draw=False)
     took = time.perf_counter() - begin
-    return (_cpu(pid) - before) / took, written / took
+    return (_cpu(pid) - before) / took, len(written) / took
 
 
 def _latencies(terminal: Terminal) -> list[float]:
@@ -141,7 +168,7 @@ def _latencies(terminal: Terminal) -> list[float]:
     for number in range(KEYS):
         begin = time.perf_counter()
         terminal.press("j" if number % 2 == 0 else "k")
-        while CURSOR not in terminal.read(0.005) and time.perf_counter() - begin < 1:
+        while CURSOR not in terminal.read(0.005, draw=False) and time.perf_counter() - begin < 1:
             pass
         late.append(time.perf_counter() - begin)
     return late

@@ -7,12 +7,14 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from engine import events as ev
 from engine.errors import StoreError
-from engine.model import Lane
+from engine.model import Lane, Stage, Task
 from engine.snapshot import Snapshot
 from engine.state import RunState
 from tests.tui import sample_run
@@ -64,7 +66,8 @@ class Control:
 class StagedSource:
     """A live run in a thread.
 
-    `mode`: still (no events), busy (many), broken (ends with an error after a while), crash (drawing fails).
+    `mode`: still (no events), busy (many), crowd (as many, on a board of ten thousand tasks), broken (ends with an
+    error after a while), crash (drawing fails).
     """
 
     mode: Mode = "LIVE"
@@ -73,7 +76,7 @@ class StagedSource:
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
-        self._state = RunState().apply_all(sample_run.events_until(95))
+        self._state = RunState().apply_all(_crowd() if mode == "crowd" else sample_run.events_until(95))
         self._snapshot = self._state.snapshot()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -112,8 +115,41 @@ class StagedSource:
                 for _ in range(250):
                     self._state.apply(ev.Progressed(at=time.time(), task="T2.10", text=f"step {number}"))
                 self._snapshot = self._state.snapshot()
+            if self._mode == "crowd":
+                self._state.apply_all(_bustle(number))
+                self._snapshot = self._state.snapshot()
             if self._mode == "broken" and number == 20:
                 self.error = StoreError("the journal cannot be written: disk full", "free some space")
+
+
+CROWD = 10_000
+AT_WORK = 40  # tasks of the crowd that run at once
+PER_BURST = 250  # events, twenty times a second
+
+
+def _crowd() -> Iterator[ev.Event]:
+    """A run of ten thousand tasks, forty of them at work."""
+    begin = next(e for e in sample_run.events() if isinstance(e, ev.RunStarted))
+    yield replace(begin, at=time.time(), tasks=tuple(Task(f"T{n:05}", f"Task {n}") for n in range(CROWD)))
+    for number in range(AT_WORK):
+        yield from _put_to_work(number)
+
+
+def _put_to_work(number: int) -> Iterator[ev.Event]:
+    name, now = f"T{number:05}", time.time()
+    yield ev.AttemptStarted(at=now, task=name, attempt=1, branch="", base="")
+    yield ev.StageStarted(at=now, task=name, attempt=1, stage=Stage.IMPLEMENT)
+
+
+def _bustle(number: int) -> Iterator[ev.Event]:
+    """One task lands, the next begins, and all that are at work say something."""
+    name, now = f"T{number:05}", time.time()
+    yield ev.StageFinished(at=now, task=name, attempt=1, stage=Stage.IMPLEMENT, ok=True)
+    yield ev.TaskLanded(at=now, task=name, commit=f"{number:07x}", train=1)
+    yield from _put_to_work(number + AT_WORK)
+    for event in range(PER_BURST - 4):
+        talking = number + 1 + event % AT_WORK
+        yield ev.Progressed(at=now, task=f"T{talking:05}", text=f"step {number}")
 
 
 if __name__ == "__main__":

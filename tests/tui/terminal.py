@@ -51,15 +51,17 @@ class Terminal:
         """What stands on the screen."""
         return "\n".join(line.rstrip() for line in self._screen.display)
 
-    def read(self, seconds: float = 0.05) -> bytes:
-        """Take in what is written within so long; gives it."""
+    def read(self, seconds: float = 0.05, *, draw: bool = True) -> bytes:
+        """Take in what is written within so long; gives it. Without `draw` it does not come to the emulator's screen:
+        drawing takes longer than writing, and whoever measures must not measure that."""
         try:
             data: bytes = self.process.read_nonblocking(1 << 16, timeout=seconds)
         except (pexpect.TIMEOUT, pexpect.EOF):
             return b""
         self.raw += data
         # pyte knows neither private CSI prefixes such as "<u" nor synchronized output; they draw nothing.
-        self._stream.feed(data)
+        if draw:
+            self._stream.feed(data)
         return data
 
     def until(self, condition: Callable[[str], bool], timeout: float = 15.0) -> str:
