@@ -22,6 +22,11 @@ from tui.show import show
 from tui.source import Health, Lookups
 from tui.source.protocol import Mode
 
+BURST_EVERY = 0.05  # seconds
+PER_BURST = 250  # events: 5,000 a second
+CROWD = 10_000  # tasks
+AT_WORK = 40  # of the crowd, at once
+
 
 class Control:
     """Remembers what it was told."""
@@ -108,11 +113,13 @@ class StagedSource:
         if self._mode == "finished":
             self._state.apply(sample_run.finished(sample_run.BEGIN + 95))
             self._snapshot = self._state.snapshot()
+        begin = time.monotonic()
         for number in itertools.count():
-            if self._end.wait(0.05):
+            # By the clock, so that as many events happen as are said to, however long each takes.
+            if self._end.wait(max(0.0, begin + BURST_EVERY * (number + 1) - time.monotonic())):
                 return
             if self._mode == "busy":
-                for _ in range(250):
+                for _ in range(PER_BURST):
                     self._state.apply(ev.Progressed(at=time.time(), task="T2.10", text=f"step {number}"))
                 self._snapshot = self._state.snapshot()
             if self._mode == "crowd":
@@ -120,11 +127,6 @@ class StagedSource:
                 self._snapshot = self._state.snapshot()
             if self._mode == "broken" and number == 20:
                 self.error = StoreError("the journal cannot be written: disk full", "free some space")
-
-
-CROWD = 10_000
-AT_WORK = 40  # tasks of the crowd that run at once
-PER_BURST = 250  # events, twenty times a second
 
 
 def _crowd() -> Iterator[ev.Event]:
