@@ -25,6 +25,7 @@ from tui.pulse import Pulse
 from tui.screens.task import TaskScreen
 from tui.widgets.pager import Pager
 from tui.widgets.row_view import Brush, RowView
+from tui.widgets.task_body import TaskBody
 
 
 async def test_a_log_that_is_followed_is_neither_laid_out_anew_nor_its_scrollbar_drawn(
@@ -53,6 +54,27 @@ async def test_a_log_that_is_followed_is_neither_laid_out_anew_nor_its_scrollbar
         assert bar.position == pager.max_scroll_y
         assert bar.window_virtual_size == 3100
         assert (layouts, bars) == ([], [])
+
+
+async def test_what_comes_faster_than_it_can_be_read_is_drawn_half_as_often(tmp_path: Path) -> None:
+    log = tmp_path / "implement.log"
+    log.write_text("first\n")
+    app = DashboardApp(moments.logging(tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        app.open_task("T2.10")
+        await pilot.pause()
+        await pilot.press("5")
+        body = app.screen.query_one(TaskBody)
+        await until(lambda: body.total == 1)
+        body._looks.pause()
+        totals = []
+        for lines in (100, 100, 0, 1, 1):
+            with log.open("a") as file:
+                file.write("line\n" * lines)
+            await body._read_log()
+            totals.append(body.total)
+        assert totals == [101, 101, 201, 201, 203]
 
 
 def _seen(view: RowView) -> list[str]:

@@ -46,11 +46,12 @@ class TaskBody(Pager):
         self._limit = MAX_LINES
         self._times: bool | None = None
         self._reader: LogReader | None = None
+        self._flooded = False
 
     def on_mount(self) -> None:
         """Follow the log while it is on the screen."""
         super().on_mount()
-        self.set_interval(READ_EVERY, self._read_log)
+        self._looks = self.set_interval(READ_EVERY, self._read_log)
 
     # What is shown
 
@@ -134,12 +135,20 @@ class TaskBody(Pager):
             return
         log = logs[self._log_index(view)]
         if self._reader is None or self._reader.log.path != log.path:
-            self._reader = LogReader(self, log, times=self._shows_times)
+            self._reader, self._flooded = LogReader(self, log, times=self._shows_times), False
             self.run_worker(self._read_log(), group="log")
 
     async def _read_log(self) -> None:
         reader = self._reader
-        if self.section == "Log" and reader is not None and self.screen.is_current and await reader.read():
+        if self.section != "Log" or reader is None or not self.screen.is_current:
+            return
+        if self._flooded:
+            # More than fits the screen came at once. Nobody reads that as it comes: it is drawn half as often.
+            self._flooded = False
+            return
+        before = self.total
+        if await reader.read():
+            self._flooded = self.total - before > self.size.height
             self.post_message(self.Changed())
 
     # Where the reader is
