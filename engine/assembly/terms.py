@@ -29,4 +29,6 @@ def terms_of(project: Project) -> Terms:
 
 
 def _shown(value: object) -> str:
-    return "not set" if value in (None, "", {}) else str(value)
+    if isinstance(value, dict):
+        value = ", ".join(f"{name} {limit}" for name, limit in value.items())
+    return "not set" if value in (None, "") else str(value)
