@@ -163,7 +163,7 @@ def test_one_letter_finds_the_words_that_begin_with_it(texts: LessonStore) -> No
 
 
 def test_the_matching_parts_are_marked(texts: LessonStore) -> None:
-    (hit,) = texts.search(LessonQuery(text="foo.bar foo")).hits[:1]
+    (hit,) = texts.search(LessonQuery(text="foo.bar foo"), budget=AMPLE).hits[:1]
     marked = [
         hit.lesson.failure_msg[span.start : span.end] for span in hit.spans if span.field == "failure_msg"
     ]
@@ -176,7 +176,7 @@ def test_capitals_with_longer_small_letters_do_not_shift_the_marks(tmp_path: Pat
     message = "İİ zebra at İstanbul"
     with LessonStore(tmp_path / "l.jsonl", tmp_path / "i.db", clock=lambda: NOW) as store:
         fill(store, Lesson("one", failure_msg=message, metadata={"task": f"İ {typed}"}))
-        (hit,) = store.search(LessonQuery(text=typed)).hits
+        (hit,) = store.search(LessonQuery(text=typed), budget=AMPLE).hits
     marked = {span.field: (span.start, span.end) for span in hit.spans}
     at = message.index(typed)
     assert marked == {"failure_msg": (at, at + len(typed)), "metadata.task": (2, 2 + len(typed))}
@@ -186,10 +186,10 @@ def test_what_a_search_has_read_is_read_anew_once_it_changed(tmp_path: Path) -> 
     with LessonStore(tmp_path / "l.jsonl", tmp_path / "i.db", clock=lambda: NOW) as store:
         store.add("t", "a", "f", "the pearl was lost")
         newest = store.add("t", "a", "f", "the zebra was lost")
-        assert store.search(LessonQuery("zebra")).lessons == (newest,)
+        assert store.search(LessonQuery("zebra"), budget=AMPLE).lessons == (newest,)
         resolved = store.resolve(newest.id, "Look behind the barn.")
-        assert store.search(LessonQuery("zebra")).lessons == (resolved,)
-        assert store.search(LessonQuery("barn")).lessons == (resolved,)
+        assert store.search(LessonQuery("zebra"), budget=AMPLE).lessons == (resolved,)
+        assert store.search(LessonQuery("barn"), budget=AMPLE).lessons == (resolved,)
         other = store.add("t", "a", "f", "another zebra")
         store.rebuild()
         assert sorted(found(store, "zebra")) == sorted((resolved.id, other.id))
@@ -264,10 +264,10 @@ def test_all_combinations_of_filters_agree_with_a_plain_scan(store: LessonStore)
             if known.last_seen >= NOW - 40
             and all(not v or getattr(known, field) == v for field, v in zip(names, chosen, strict=True))
         ]
-        result = store.search(query)
+        result = store.search(query, budget=AMPLE)
         assert [hit.lesson.id for hit in result.hits] == [known.id for known in right]
         assert (result.total, result.more) == (len(right), False)
-        worded = store.search(msgspec.structs.replace(query, text="word"))
+        worded = store.search(msgspec.structs.replace(query, text="word"), budget=AMPLE)
         assert {hit.lesson.id for hit in worded.hits} == {known.id for known in right}
         top = store.most_frequent(3, query)
         by_count = sorted(right, key=lambda known: (-known.times_seen, -known.last_seen))
@@ -292,19 +292,19 @@ def test_a_time_range_narrows_words_and_fields(store: LessonStore) -> None:
     assert found(store, "since:2d message") == ["0", "1", "2"]
     assert found(store, "since:2d") == ["0", "1", "2"]
     query = LessonQuery("message", since=NOW - 2001 * DAY, until=NOW - 2000 * DAY)
-    assert {hit.lesson.id for hit in store.search(query).hits} == {"2000", "2001"}
+    assert {hit.lesson.id for hit in store.search(query, budget=AMPLE).hits} == {"2000", "2001"}
     assert [known.id for known in store.in_time_range(NOW - 2001 * DAY, NOW - 2000 * DAY)] == ["2000", "2001"]
 
 
 def test_a_total_is_exact_or_says_that_it_is_not(store: LessonStore) -> None:
     fill(store, *(lesson(str(n), f"common {'even' if n % 2 else 'odd'}") for n in range(1500)))
-    many = store.search(LessonQuery("common"))
+    many = store.search(LessonQuery("common"), budget=AMPLE)
     assert (len(many.hits), many.more) == (50, True)
-    some = store.search(LessonQuery(task_type="fix_bug"))
+    some = store.search(LessonQuery(task_type="fix_bug"), budget=AMPLE)
     assert (len(some.hits), some.total, some.more) == (50, 1000, True)
-    assert store.search(LessonQuery("common", failure_type="none")).total == 0
-    assert len(store.search(LessonQuery("common"), limit=700).hits) == 700
-    assert len(store.search(LessonQuery("common odd"), limit=700).hits) == 700
+    assert store.search(LessonQuery("common", failure_type="none"), budget=AMPLE).total == 0
+    assert len(store.search(LessonQuery("common"), limit=700, budget=AMPLE).hits) == 700
+    assert len(store.search(LessonQuery("common odd"), limit=700, budget=AMPLE).hits) == 700
     assert some.took_s > 0
 
 
@@ -422,7 +422,7 @@ def test_every_hit_of_every_prefix_has_every_word(many: LessonStore) -> None:
     for typed in queries(40):
         for end in range(1, len(typed) + 1):
             query = parse_query(typed[:end])
-            for hit in many.search(query, limit=10).hits:
+            for hit in many.search(query, limit=10, budget=AMPLE).hits:
                 text = "\n".join(str(value) for value in msgspec.structs.astuple(hit.lesson)).lower()
                 assert all(word.lower() in text for word in query.words), (typed[:end], hit.lesson)
 
@@ -474,7 +474,7 @@ def test_searching_goes_on_while_lessons_are_added_and_rebuilt(many: LessonStore
     def look() -> None:
         while not stop.is_set():
             try:
-                many.search(LessonQuery("request", failure_type="timeout"))
+                many.search(LessonQuery("request", failure_type="timeout"), budget=AMPLE)
                 many.most_frequent(5)
                 many.for_task(type="fix_bug", text="request")
             except BaseException as error:
@@ -490,4 +490,4 @@ def test_searching_goes_on_while_lessons_are_added_and_rebuilt(many: LessonStore
         stop.set()
         thread.join()
     assert failures == []
-    assert many.search(LessonQuery("request crashed", failure_type="crash")).hits
+    assert many.search(LessonQuery("request crashed", failure_type="crash"), budget=AMPLE).hits
