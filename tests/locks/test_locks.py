@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -232,26 +232,31 @@ async def test_while_the_server_is_away_waiting_goes_on_until_its_end(server: Se
     await store.close()
 
 
-@pytest.mark.parametrize("durable", [True, False])
-async def test_a_server_away_past_the_lease_costs_nobody_the_lock(tmp_path: Path, durable: bool) -> None:
-    """Nobody could take it meanwhile."""
-    server = Server(tmp_path, durable=durable)
+@pytest.fixture(params=["durable", "forgetful"])
+def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    """A server that this test may kill, whether it keeps what it acknowledged or not."""
+    server = Server(tmp_path, durable=request.param == "durable")
     server.start()
-    store = RedisLocks(server.url)
+    yield server
+    server.kill()
+
+
+async def test_a_server_away_past_the_lease_costs_nobody_the_lock(mortal: Server) -> None:
+    """Nobody could take it meanwhile."""
+    store = RedisLocks(mortal.url)
     lost: list[DistributedLock] = []
     async with DistributedLock(store, "x", lease=0.5, on_lost=lost.append) as lock:
         token = lock.token
-        server.kill()
+        mortal.kill()
         await until(lambda: not lock.held)
         with pytest.raises(LockLostError):
             lock.check()
-        server.start()
+        mortal.start()
         await lock.write(b"kept")
         await until(lambda: lock.held)
         assert [(holder.name, holder.token) for holder in await store.holders()] == [("x", token)]
     assert lost == []
     await store.close()
-    server.kill()
 
 
 async def test_who_was_cut_off_past_the_lease_finds_the_lock_taken(place: Place, name: str) -> None:
