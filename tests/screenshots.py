@@ -17,6 +17,7 @@ os.environ["TEXTUAL_ANIMATIONS"] = "none"  # read once, when Textual is first im
 
 from engine import events as ev
 from engine.store.lessons import LessonStore
+from tests.tui import moments
 from tests.tui.stage import Control
 from tui.app import DashboardApp
 from tui.cli.dashboard import LessonSearch
@@ -30,7 +31,7 @@ RECORDED = Path(__file__).parent / "recorded" / "demo.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture: `seconds` into the run, after `keys`."""
+    """One picture: `seconds` into the run, after `keys`; `shared`: of a run with others on its board, made up."""
 
     name: str
     width: int
@@ -38,6 +39,7 @@ class Picture:
     seconds: float
     keys: tuple[str, ...] = ()
     light: bool = False
+    shared: bool = False
 
     @property
     def path(self) -> Path:
@@ -58,6 +60,7 @@ PICTURES = (
     Picture("task-timeline", 120, 40, END, ("slash", *"cart-4", "enter", "enter")),
     Picture("task-verdict", 120, 40, END, ("slash", *"cart-4", "enter", "enter", "6")),
     Picture("task-cost", 120, 40, END, ("slash", *"cart-4", "enter", "enter", "8")),
+    Picture("shared", 120, 40, 0.0, shared=True),
     Picture("keys", 120, 40, END, ("question_mark",)),
 )
 
@@ -80,7 +83,7 @@ async def draw(picture: Picture) -> str:
             control=Control(),
             lookups=Lookups(lambda: LessonSearch(lessons)),
         )
-        app = DashboardApp(source)
+        app = DashboardApp(moments.shared() if picture.shared else source)
         async with app.run_test(size=(picture.width, picture.height)) as pilot:
             app.theme = LIGHT.name if picture.light else DARK.name
             async with asyncio.timeout(10):
