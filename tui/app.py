@@ -268,14 +268,19 @@ class DashboardApp(App[int]):
         self.pop_screen()
 
     def on_key(self, event: events.Key) -> None:
-        """What was typed right after the key that opened a field belongs to the field.
+        """What was typed right after the key that opened a field belongs to the field; a key of another mode says so.
 
-        Such keys were on their way to what had the focus before: "/fix" in one go must not press x.
+        Such keys were on their way to what had the focus before: "/fix" in one go must not press x. They are looked at
+        here, where all that was pressed before them has had its effect.
         """
-        if isinstance(self.focused, Input) and event.is_printable and event.character is not None:
-            event.prevent_default()
+        if isinstance(self.focused, Input):
+            if event.is_printable and event.character is not None:
+                event.prevent_default()
+                event.stop()
+                self.focused.insert_text_at_cursor(event.character)
+        elif isinstance(self.screen, FrameScreen) and self.screen.refuses(event.key):
             event.stop()
-            self.focused.insert_text_at_cursor(event.character)
+            self.steering.refuse()
 
     def action_help(self) -> None:
         """Show the keys."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
 import signal
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pexpect
-import pyte
 import pytest
 
 from engine.store.owner import Owner
@@ -20,92 +15,46 @@ from tests.cli.taskyard import PROGRAM
 from tests.cli.test_run import BOARD, SLOW, processes_of, project, settings
 from tests.sample_repository import SampleRepository
 from tests.samples import record, short_run
+from tests.tui.terminal import Terminal
 
 Repo = Callable[..., SampleRepository]
 LEAVES = b"\x1b[?1049l"
 
 
-class Terminal:
-    """A command on a terminal of 120×40, and what stands on its screen."""
-
-    def __init__(self, *args: str, at: Path, **environ: str) -> None:
-        env = {
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-            "TERM": "xterm-256color",
-            **environ,
-        }
-        self.child = pexpect.spawn(
-            sys.executable, [*PROGRAM[1:], *args], cwd=str(at), env=env, dimensions=(40, 120), timeout=30
-        )
-        self.said = b""
-        self._screen = pyte.Screen(120, 40)
-        self._stream = pyte.ByteStream(self._screen)
-
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.child.close(force=True)
-
-    def _read(self) -> bool:
-        """Take in what comes within a moment; False when the command has ended."""
-        try:
-            data = self.child.read_nonblocking(65536, timeout=0.2)
-        except pexpect.TIMEOUT:
-            return True
-        except pexpect.EOF:
-            return False
-        self.said += data
-        self._stream.feed(data)
-        return True
-
-    def wait_for(self, text: str, seconds: float = 30) -> None:
-        """Wait until the text stands on the screen."""
-        deadline = time.monotonic() + seconds
-        while text not in "\n".join(self._screen.display):
-            assert self._read(), self.said[-2000:]
-            assert time.monotonic() < deadline, "\n".join(self._screen.display)
-
-    def end(self, seconds: float = 30) -> int | None:
-        """Wait for the end; gives the exit status."""
-        deadline = time.monotonic() + seconds
-        while self._read():
-            assert time.monotonic() < deadline, "\n".join(self._screen.display)
-        self.child.close()
-        status: int | None = self.child.exitstatus
-        return status
+def on_terminal(*args: str, at: Path, **environ: str) -> Terminal:
+    """A command on a terminal of 120×40."""
+    return Terminal([*PROGRAM[1:], *args], width=120, height=40, cwd=at, env=environ)
 
 
 def test_a_missing_board_is_told_before_the_screen_changes(repo: Repo) -> None:
     root = repo().path
-    with Terminal("run", at=root) as terminal:
-        assert terminal.end() == 2
-    assert terminal.said.startswith(f"taskyard: there is no board at {root}/tasks/board.md: ".encode())
-    assert terminal.said.count(b"\n") == 1
+    with on_terminal("run", at=root) as terminal:
+        assert terminal.end(30) == 2
+    assert terminal.raw.startswith(f"taskyard: there is no board at {root}/tasks/board.md: ".encode())
+    assert terminal.raw.count(b"\n") == 1
 
 
 def test_a_dumb_terminal_gets_plain_lines(repo: Repo) -> None:
-    with Terminal("run", at=project(repo).path, TERM="dumb") as terminal:
-        assert terminal.end() == 0
-    assert b"no terminal for the dashboard" in terminal.said
-    assert b"all landed: 3 of 3 landed" in terminal.said
-    assert b"\x1b" not in terminal.said
+    with on_terminal("run", at=project(repo).path, TERM="dumb") as terminal:
+        assert terminal.end(30) == 0
+    assert b"no terminal for the dashboard" in terminal.raw
+    assert b"all landed: 3 of 3 landed" in terminal.raw
+    assert b"\x1b" not in terminal.raw
 
 
 def test_what_ends_a_run_is_told_once_to_who_reads_both_outputs(repo: Repo) -> None:
     made = repo({"tasks/board.md": BOARD, "taskyard.toml": settings("no-such-agent")})
-    with Terminal("run", "--headless", at=made.path) as terminal:
-        assert terminal.end() == 2
-    assert terminal.said.count(b"cannot start no-such-agent") == 1
+    with on_terminal("run", "--headless", at=made.path) as terminal:
+        assert terminal.end(30) == 2
+    assert terminal.raw.count(b"cannot start no-such-agent") == 1
 
 
 def test_what_came_of_a_run_stays_when_the_dashboard_is_left(repo: Repo) -> None:
-    with Terminal("run", at=project(repo).path) as terminal:
-        terminal.wait_for("all landed")
-        terminal.child.send("q")
-        assert terminal.end() == 0
-    after = terminal.said[terminal.said.rindex(LEAVES) :]
+    with on_terminal("run", at=project(repo).path) as terminal:
+        terminal.until_shows("all landed", 30)
+        terminal.press("q")
+        assert terminal.end(30) == 0
+    after = terminal.raw[terminal.raw.rindex(LEAVES) :]
     assert b"all landed: 3 of 3 landed" in after
 
 
@@ -115,36 +64,36 @@ def test_what_came_of_a_run_stays_when_the_dashboard_is_left(repo: Repo) -> None
 def test_looking_at_a_run_of_the_past(repo: Repo, command: str, shown: str, status: int) -> None:
     root = repo().path
     record(root, short_run(), owner=Owner.of_this_process())
-    with Terminal(command, at=root) as terminal:
-        terminal.wait_for(shown)
-        terminal.child.send("q")
-        assert terminal.end() == status
-    assert LEAVES in terminal.said
+    with on_terminal(command, at=root) as terminal:
+        terminal.until_shows(shown, 30)
+        terminal.press("q")
+        assert terminal.end(30) == status
+    assert LEAVES in terminal.raw
 
 
 def test_a_state_folder_that_is_removed_under_the_dashboard_is_told_there(repo: Repo) -> None:
     made = project(repo, agent=SLOW)
-    with Terminal("run", at=made.path) as terminal:
-        terminal.wait_for("implement")
+    with on_terminal("run", at=made.path) as terminal:
+        terminal.until_shows("implement", 30)
         shutil.rmtree(made.path / ".git" / "taskyard")
-        terminal.wait_for("! 1 error")
-        terminal.child.send("n")
-        terminal.wait_for("was removed while")
-        terminal.child.kill(signal.SIGTERM)
-        assert terminal.end() == 143
-    assert LEAVES in terminal.said
+        terminal.until_shows("! 1 error", 30)
+        terminal.press("n")
+        terminal.until_shows("was removed while", 30)
+        terminal.process.kill(signal.SIGTERM)
+        assert terminal.end(30) == 143
+    assert LEAVES in terminal.raw
     assert processes_of(made.path.parent / "agent.py") == []
 
 
 def test_a_full_disk_under_the_journal_ends_the_dashboard_with_words(repo: Repo) -> None:
     made = project(repo, agent=SLOW)
-    with Terminal("run", at=made.path) as terminal:
-        terminal.wait_for("implement")
+    with on_terminal("run", at=made.path) as terminal:
+        terminal.until_shows("implement", 30)
         # No file may grow any more: what a full disk does to whoever writes.
-        resource.prlimit(terminal.child.pid, resource.RLIMIT_FSIZE, (0, 0))
-        terminal.child.send("p")
-        assert terminal.end() == 1
-    after = terminal.said[terminal.said.rindex(LEAVES) :]
+        resource.prlimit(terminal.process.pid, resource.RLIMIT_FSIZE, (0, 0))
+        terminal.press("p")
+        assert terminal.end(30) == 1
+    after = terminal.raw[terminal.raw.rindex(LEAVES) :]
     assert after.count(b"taskyard: ") == 1, after
     assert b"state.db" in after, after
     assert b"Traceback" not in after
@@ -153,9 +102,9 @@ def test_a_full_disk_under_the_journal_ends_the_dashboard_with_words(repo: Repo)
 
 def test_ctrl_c_stops_plain_progress_and_every_process(repo: Repo) -> None:
     made = project(repo, agent=SLOW)
-    with Terminal("run", "--headless", at=made.path) as terminal:
-        terminal.wait_for("T1     started")
-        terminal.child.sendintr()
-        assert terminal.end() == 130
-    assert b"interrupted; the same command goes on from here: 0 of 3 landed" in terminal.said
+    with on_terminal("run", "--headless", at=made.path) as terminal:
+        terminal.until_shows("T1     started", 30)
+        terminal.process.sendintr()
+        assert terminal.end(30) == 130
+    assert b"interrupted; the same command goes on from here: 0 of 3 landed" in terminal.raw
     assert processes_of(made.path.parent / "agent.py") == []

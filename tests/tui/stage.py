@@ -1,4 +1,4 @@
-"""A dashboard over a made-up run, as a process of its own: `python -m tests.tui.stage MODE`."""
+"""A dashboard over a made-up run, as a process of its own: `python -m tests.tui.stage MODE`, or `replay`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.snapshot import Snapshot
 from engine.state import RunState
 from tests.tui import sample_run
 from tui.show import show
-from tui.source import Health, Lookups
+from tui.source import Health, Lookups, ReplaySource
 from tui.source.protocol import Mode
 
 BURST_EVERY = 0.05  # seconds
@@ -71,21 +71,21 @@ class Control:
 class StagedSource:
     """A live run in a thread.
 
-    `mode`: still (no events), busy (many), crowd (as many, on a board of ten thousand tasks), broken (ends with an
-    error after a while), crash (drawing fails).
+    `mode`: still (no events), watch (the same of another process), busy (many), crowd (as many, on a board of ten
+    thousand tasks), finished (it is over), broken (ends with an error after a while), crash (drawing fails).
     """
 
-    mode: Mode = "LIVE"
     playback = None
     choice = None
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
+        self.mode: Mode = "WATCH" if mode == "watch" else "LIVE"
         self._state = RunState().apply_all(_crowd() if mode == "crowd" else sample_run.events_until(95))
         self._snapshot = self._state.snapshot()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.control = Control()
+        self.control = None if mode == "watch" else Control()
         self.lookups = Lookups()
         self.error: BaseException | None = None
 
@@ -104,7 +104,7 @@ class StagedSource:
         return self._snapshot
 
     def now(self) -> float:
-        return sample_run.BEGIN + 95 if self._mode == "finished" else time.time()
+        return sample_run.BEGIN + 95 if self._mode in ("finished", "watch") else time.time()
 
     def health(self) -> Health:
         return Health()
@@ -156,4 +156,6 @@ def _bustle(number: int) -> Iterator[ev.Event]:
 
 if __name__ == "__main__":
     logs = Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    sys.exit(show(StagedSource(sys.argv[1]), logs=logs))
+    replayed = sys.argv[1] == "replay"
+    source = ReplaySource(sample_run.events()) if replayed else StagedSource(sys.argv[1])
+    sys.exit(show(source, logs=logs))

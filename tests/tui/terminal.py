@@ -39,8 +39,12 @@ class Terminal:
             sys.executable, list(args), dimensions=(height, width), cwd=str(cwd), env=environ, timeout=5
         )
         self.process.delaybeforesend = None
+        self.process.ptyproc.delayafterterminate = (
+            0.5  # seconds; on a busy machine a killed process takes its time
+        )
         self._begin(width, height)
         self.raw = b""
+        self._over = False
 
     def _begin(self, width: int, height: int) -> None:
         self._screen = pyte.Screen(width, height)
@@ -56,7 +60,10 @@ class Terminal:
         drawing takes longer than writing, and whoever measures must not measure that."""
         try:
             data: bytes = self.process.read_nonblocking(1 << 16, timeout=seconds)
-        except (pexpect.TIMEOUT, pexpect.EOF):
+        except pexpect.TIMEOUT:
+            return b""
+        except pexpect.EOF:
+            self._over = True
             return b""
         self.raw += data
         # pyte knows neither private CSI prefixes such as "<u" nor synchronized output; they draw nothing.
@@ -68,9 +75,14 @@ class Terminal:
         """Wait until the screen satisfies the condition; gives it. Fails with what stands there instead."""
         deadline = time.monotonic() + timeout
         while not condition(self.text):
+            assert not self._over, f"ended before:\n{self.text}"
             assert time.monotonic() < deadline, f"not reached in {timeout} s:\n{self.text}"
             self.read()
         return self.text
+
+    def until_gone(self, words: str, timeout: float = 15.0) -> str:
+        """Wait until these words stand on the screen no more."""
+        return self.until(lambda text: words not in text, timeout)
 
     def until_shows(self, words: str, timeout: float = 15.0) -> str:
         """Wait until these words stand on the screen."""
@@ -79,6 +91,17 @@ class Terminal:
     def press(self, keys: str) -> None:
         """Type."""
         self.process.send(keys)
+
+    def wheel(self, x: int, y: int, *, down: bool) -> None:
+        """Turn the mouse wheel by one notch over a cell, counted from 1."""
+        self.press(f"\x1b[<{65 if down else 64};{x};{y}M")
+
+    def click(self, words: str) -> None:
+        """Press and release the mouse on the first cell of these words, once they stand on the screen."""
+        self.until_shows(words)
+        row, line = next((n, line) for n, line in enumerate(self._screen.display, 1) if words in line)
+        column = line.index(words) + 1
+        self.press(f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m")
 
     def resize(self, width: int, height: int) -> None:
         """Make the window another size."""
@@ -92,7 +115,8 @@ class Terminal:
         while self.process.isalive():
             assert time.monotonic() < deadline, f"still alive after {timeout} s:\n{self.text}"
             self.read(0.02)
-        self.read()
+        while self.read():
+            pass
         status = self.process.exitstatus
         return int(status) if status is not None else -int(self.process.signalstatus)
 

@@ -70,17 +70,15 @@ class Guarded:
 class FrameScreen(Guarded, ModeBound, Screen[None]):
     """A screen that follows the run: the app shows it a frame whenever something changed."""
 
-    def on_key(self, event: events.Key) -> None:
-        """Say why a key of another mode does nothing in this one."""
+    def refuses(self, key: str) -> bool:
+        """Whether the key is one of another mode, and does nothing in this one."""
         bound = [
             binding.action
             for binding in self.BINDINGS
-            if isinstance(binding, Binding) and event.key in binding.key.split(",")
+            if isinstance(binding, Binding) and key in binding.key.split(",")
         ]
         mode = self.dashboard.source.mode
-        if bound and not any(works_in(action, mode) for action in bound):
-            event.stop()
-            self.dashboard.steering.refuse()
+        return bool(bound) and not any(works_in(action, mode) for action in bound)
 
     def action_play(self) -> None:
         """Play or pause."""
