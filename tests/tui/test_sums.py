@@ -95,3 +95,11 @@ def test_what_each_cause_saved_is_the_sum() -> None:
     frame = Frame(snapshot, snapshot.at, Health(), "LIVE")
     text = "\n".join(plain(line) for line in cache_lines(frame, 42))
     assert f"prompts {dollars(totals.usd_saved_prompts)}, batches {dollars(totals.usd_saved_batches)}" in text
+
+
+def test_all_causes_are_read_whole_in_the_side_panel() -> None:
+    totals = Totals(usd_saved=18.0, usd_saved_results=10.2, usd_saved_prompts=3.3, usd_saved_batches=4.5)
+    frame = Frame(Snapshot(totals=totals), 0.0, Health(), "LIVE")
+    lines = [plain(line) for line in cache_lines(frame, 42)]
+    assert max(map(len, lines)) <= 42
+    assert "results $10.20, prompts $3.30, batches $4.50" in " ".join(" ".join(lines).split())

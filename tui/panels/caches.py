@@ -93,7 +93,7 @@ def cache_lines(frame: Frame, width: int) -> list[Line]:
         ),
     ]
     if causes := savings_by_cause(totals, dollars):
-        lines.append(((" " * 10, "text"), (", ".join(causes), "muted")))
+        lines += wrapped(", ".join(causes), width, "muted", " " * 10)
     if results.disabled:
         lines.append(text(f"the result cache is off: {safe_text(results.disabled)}", "warn"))
     elif results.entries:
