@@ -31,8 +31,8 @@ _CHECKED = ("check_failed", "timeout")
 _OF_THE_TASK = ("timeout", "no_change")
 """Failures that say nothing by themselves: what helped one task is of no use to another."""
 
-_PATH = re.compile(r"[\w@+-]+(?:/[\w@.+-]+)+|[\w@+-]+\.[a-z]{1,5}\b")
-"""What a task's text has for files, as long as no plan names them."""
+_PATH = re.compile(r"(?<![\w@+-])[\w@+-]++(?:(?:/[\w@.+-]+)+|\.[a-z]{1,5}\b)")
+"""What a task's text has for files, as long as no plan names them. Each word is looked at once, however long."""
 
 
 class Teaching:

@@ -86,6 +86,10 @@ def _complete(settings: Settings, origins: Mapping[_Place, str]) -> Settings:
         if lane not in set(Lane):
             origin = origins[("run", "lane_limits")]
             raise SettingsError(f"{origin}: there is no lane {lane}", 'the lanes are "fast" and "economy"')
+    lessons = settings.lessons.file
+    if lessons is not None and lessons.is_dir():
+        message = f"{origins[('lessons', 'file')]}: lessons.file is {lessons}, which is a folder"
+        raise SettingsError(message, f"name a file in it, such as {lessons / 'lessons.jsonl'}")
     if not settings.git.target:
         given = origins.get(("git", "target"))
         if given is not None:

@@ -19,6 +19,7 @@ from engine.settings.values import (
     Duration,
     File,
     Folders,
+    Lease,
     Limits,
     Money,
     Names,
@@ -169,7 +170,7 @@ class LocksSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     url: RedisUrl | None = None
     shared: Switch = False
-    lease: Timeout = 30.0
+    lease: Lease = 30.0
     name: Text = ""
 
     @property

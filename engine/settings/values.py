@@ -73,8 +73,17 @@ def _timeout(value: object) -> float:
     return seconds
 
 
+def _lease(value: object) -> float:
+    if (
+        seconds := parse_duration(value)
+    ) < 1.0:  # It is renewed at a third of it, by a process that may be busy.
+        raise ValueError(value)
+    return seconds
+
+
 def _text(value: object) -> str:
-    if not isinstance(value, str):
+    # NUL ends a string for the system: no path, command or branch may hold one.
+    if not isinstance(value, str) or "\0" in value:
         raise ValueError(value)
     return value
 
@@ -93,15 +102,15 @@ def _path(value: object) -> Path:
 
 def _command(value: object) -> tuple[str, ...]:
     words = shlex.split(value) if isinstance(value, str) else value
-    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+    if not isinstance(words, list) or not words:
         raise ValueError(value)
-    return tuple(words)
+    return tuple(_text(word) for word in words)
 
 
 def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
+    if not isinstance(value, list) or not all(value):
         raise ValueError(value)
-    return tuple(value)
+    return tuple(_text(name) for name in value)
 
 
 def _folders(value: object) -> tuple[str, ...]:
@@ -131,12 +140,13 @@ def _redis(value: object) -> str:
 
 _DURATION = 'such as "30s", "10m" or "1h 30m"'
 
-Text = Annotated[str, Kind("text", _text)]
+Text = Annotated[str, Kind("text without NUL characters", _text)]
 Switch = Annotated[bool, Kind("true or false", _switch)]
 Count = Annotated[int, Kind("a whole number from 1", _positive)]
 Money = Annotated[float, Kind("an amount in US dollars such as 10.0", _number)]
 Duration = Annotated[float, Kind(f"a duration {_DURATION}", parse_duration)]
 Timeout = Annotated[float, Kind(f"a duration above zero {_DURATION}", _timeout)]
+Lease = Annotated[float, Kind(f"a duration from 1s {_DURATION}", _lease)]
 Size = Annotated[int, Kind('a size such as "100MB"', parse_size)]
 File = Annotated[Path, Kind("a path", _path)]
 Command = Annotated[tuple[str, ...], Kind('a list of words such as ["claude", "-p"]', _command)]

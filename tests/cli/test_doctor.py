@@ -111,6 +111,8 @@ def test_the_board_is_diagnosed_by_line(repo: Repo) -> None:
         ({"plan.md": BOARD}, "board", "this repository has plan.md; start with: taskyard run plan.md"),
         ({"taskyard.toml": "[rum]\n"}, "settings", "the nearest is run"),
         ({"taskyard.toml": "[git]\nmax_age = 'soon'\n"}, "settings", "give it a duration"),
+        ({"taskyard.toml": "[llm]\nbase_url = 'nope'\n"}, "models", "'nope' is no address"),
+        ({"taskyard.toml": "[lessons]\nfile = '.git'\n"}, "settings", "/.git/lessons.jsonl"),
     ],
 )
 def test_what_is_missing_or_wrong(repo: Repo, files: dict[str, str], about: str, words: str) -> None:

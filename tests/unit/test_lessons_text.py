@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.store.lessons import Lesson, LessonQuery, parse_query
-from engine.store.lessons.fingerprint import fingerprint, normalised, pattern_of
+from engine.store.lessons.fingerprint import failed_check, fingerprint, normalised, pattern_of
 from engine.store.lessons.record import MalformedLineError, decode_line, encode_line, merge
 
 NOW = 1_800_000_000.0
@@ -72,6 +72,13 @@ def test_a_huge_message_is_known_by_its_start_and_end_at_once() -> None:
     huge = "start " + "/a" * 500_000 + "'" * 100_000 + " end"
     assert normalised(huge).startswith("start")
     assert normalised(huge).endswith("end")
+
+
+@pytest.mark.parametrize("output", ["`" * 300_000, "` " * 150_000], ids=["close", "apart"])
+def test_a_check_that_printed_many_backticks_is_looked_through_once(output: str) -> None:
+    assert failed_check(output) == ("", 0)
+    assert failed_check(f"`test `cat a` = 1` ended with status 1.\n{output}") == ("test `cat a` = 1", 38)
+    assert pattern_of(f"{output}\n`false` ended with status 1.") == "`false` ended with status <n>."
 
 
 def test_the_pattern_is_the_last_line_that_says_something() -> None:

@@ -206,5 +206,13 @@ async def test_what_a_prompt_is_given_keeps_to_its_tokens(store: LessonStore, ma
     assert bool(given) == (max_tokens > 200)
 
 
+async def test_a_scope_of_one_long_word_holds_nothing_up(store: LessonStore) -> None:
+    store.add("fix_bug", "verify", "crash", "boom")
+    teaching = Teaching(store, begun(), "r1", max_tokens=800)
+    for scope in ("A" * 300_000, "a/" * 150_000, "a." * 150_000):
+        task = Task(id="T4", scope=f"{scope} src/tax.py", type="fix_bug")
+        assert len(await teaching.choose(task, Plan())) == 1
+
+
 def test_tokens_are_rather_over_than_underestimated() -> None:
     assert [estimated_tokens(text) for text in ("", "abc", "abcd", "漢字")] == [0, 1, 2, 2]

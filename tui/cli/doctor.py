@@ -194,16 +194,16 @@ async def _service(
     from engine.model import Usage
 
     quick = Deadlines(connect=5.0, quick=15.0)
-    client: ModelClient = ModelClient(
-        settings.llm.base_url, environ.get("ANTHROPIC_API_KEY"), deadlines=quick, environ=environ
-    )
+    key = environ.get("ANTHROPIC_API_KEY")
     try:
-        known = await client.check()
+        client: ModelClient = ModelClient(settings.llm.base_url, key, deadlines=quick, environ=environ)
+        try:
+            known = await client.check()
+        finally:
+            await client.close()
     except TaskyardError as error:
         yield of_error("models", error)
         return
-    finally:
-        await client.close()
     yield Finding("ok", "models", f"{client.endpoint} answers and takes the key")
     prices = load_prices(settings.llm.prices)
     for role, model in models.items():

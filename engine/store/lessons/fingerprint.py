@@ -31,8 +31,8 @@ _CHANCE = re.compile(
     """,
     re.VERBOSE,
 )
-_CHECK = re.compile(r"`([^\n]+)` (?:ended with status -?[0-9]+|ran out of time)\b")
-"""The command in the report of a failed check; it may hold backticks itself."""
+_CHECK_ENDED = re.compile(r"` (?:ended with status -?[0-9]+|ran out of time)\b")
+"""What follows the command in the report of a failed check."""
 
 
 def normalised(message: str) -> str:
@@ -46,8 +46,14 @@ def normalised(message: str) -> str:
 
 def failed_check(message: str) -> tuple[str, int]:
     """The command of the failed check that the message reports, empty where it reports none, and where that ends."""
-    found = _CHECK.search(message)
-    return (found[1], found.end()) if found else ("", 0)
+    for ended in _CHECK_ENDED.finditer(message):
+        line = message.rfind("\n", 0, ended.start()) + 1
+        opening = message.find(
+            "`", line, ended.start()
+        )  # The first one: the command may hold backticks itself.
+        if opening >= 0:
+            return message[opening + 1 : ended.start()], ended.end()
+    return "", 0
 
 
 def fingerprint(task_type: str, activity_type: str, failure_type: str, message: str, about: str = "") -> str:
@@ -67,8 +73,10 @@ def pattern_of(message: str, limit: int = 120) -> str:
     """A readable pattern for a message: its last line that says something, normalised."""
     for line in reversed(message[-CONSIDERED:].splitlines()):
         found = normalised(line)
-        if ran := _CHECK.search(line):
-            found = f"`{ran[1]}` {normalised(line[ran.end(1) + 1 :])}"
+        command, _ = failed_check(line)
+        if command:
+            outcome = line[line.index("`") + len(command) + 2 :]
+            found = f"`{command}` {normalised(outcome)}"
         if any(c.isalpha() for c in found.replace("<n>", "")):
             return found[:limit]
     return ""
