@@ -42,7 +42,7 @@ class Agents:
         settings = role_settings(context.settings.roles, role)
         await self._attempts.worktree(attempt)
         await self._attempts.workspace(attempt).bring(*plan.files)
-        async with self._guarding.stashes(task_id), self._guarding.config(task_id):
+        async with self._guarding.stashes(task_id), self._guarding.repository(attempt):
             said = await run_agent(
                 settings.command,
                 self._requests.agent_prompt(role, attempt, plan, context.command(attempt.task), diff),

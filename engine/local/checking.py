@@ -63,7 +63,7 @@ class Checking:
                 "put one into its Verification cell in backticks, or set [verify] command",
                 failure_type="no_check",
             )
-        async with self._guarding.config(attempt.task.id):
+        async with self._guarding.repository(attempt):
             return await verify(
                 command,
                 Path(attempt.worktree),

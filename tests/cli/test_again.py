@@ -93,6 +93,26 @@ pathlib.Path("T1.txt").write_text("done")
     assert set(authors) == {"Test Person"}
 
 
+def test_an_agent_that_moves_the_users_branch_has_it_put_back_and_told(repo: Repo) -> None:
+    agent = """
+import pathlib, subprocess
+def git(*args): subprocess.run(["git", *args], check=True)
+pathlib.Path("T1.txt").write_text("done")
+git("add", "T1.txt")
+git("commit", "--quiet", "--message=mine")
+git("branch", "other")
+git("update-ref", "refs/heads/main", "HEAD")
+"""
+    made = project(repo, HEAD + rows("T1"), agent)
+    before = made.git("rev-parse", "main")
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 0, said
+    assert f"T1 changed the branch main (moved from {before[:10]} to " in said.out
+    assert "T1 changed the branch other (made at " in said.out
+    assert made.git("rev-parse", "main") == before
+    assert made.git("branch", "--list", "other") == made.git("status", "--porcelain") == ""
+
+
 def test_a_failed_task_that_made_nothing_leaves_no_worktree(repo: Repo) -> None:
     made = project(repo, HEAD + rows("T1"), "", "[run]\nmax_attempts = 2\n")
     assert taskyard("run", "--headless", at=made.path).status == 1
