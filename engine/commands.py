@@ -13,12 +13,15 @@ from engine.dispatch import Dispatcher, Progress
 from engine.following import Follower
 from engine.model import Lane, TaskState
 from engine.parts import Parts
+from engine.rest import Rest
 from engine.schedule import Schedule
 from engine.snapshot import TaskView
 
+_ENDED_BADLY = (TaskState.FAILED, TaskState.CANCELLED)
+
 
 class Commands:
-    """The commands of one run, whether it works or lingers. `wake` lets a run that has finished go on."""
+    """The commands of one run, whether it works or rests. `wake` lets a resting run see that it is to stop."""
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class Commands:
         dispatcher: Dispatcher[None],
         schedule: Schedule,
         follower: Follower,
+        rest: Rest,
         *,
         wake: Callable[[], None],
     ) -> None:
@@ -37,6 +41,7 @@ class Commands:
         self._dispatcher = dispatcher
         self._schedule = schedule
         self._follower = follower
+        self._rest = rest
         self._wake = wake
 
     def pause(self) -> None:
@@ -45,7 +50,11 @@ class Commands:
         self._dispatch_changed()
 
     def resume(self) -> None:
-        """Start tasks again."""
+        """Start tasks again; a run that has finished goes on when tasks are left to start."""
+        if not self._rest.begun or self._dispatcher.queued:
+            self._rest.wish(self._start_again)
+
+    def _start_again(self) -> None:
         self._dispatcher.resume()
         self._dispatch_changed()
 
@@ -77,28 +86,41 @@ class Commands:
 
     def retry(self, task_ids: Iterable[str]) -> None:
         """Try failed or cancelled tasks again, and land again what was kept from landing."""
-        chosen = tuple(task_ids)
-        if self._parts.share is not None:
-            self._parts.share.reopen(chosen)
-        self.try_again(chosen)
+        chosen = self._to_try_again(task_ids)
+        if chosen:
+            self._rest.wish(lambda: self._retry(chosen))
 
     def try_again(self, task_ids: Iterable[str]) -> None:
         """Retry what ended here; other orchestrators are not told."""
-        again = False
-        for view in self._chosen(task_ids):
-            if view.state in (TaskState.FAILED, TaskState.CANCELLED):
-                self._bus.emit(ev.TaskReopened(at=self._now(), task=view.id))
-            elif (
-                view.state is not TaskState.TO_LAND or self._dispatcher.progress(view.id) is Progress.RUNNING
-            ):
-                continue
-            again = self._schedule.retry(view.id) or again
-        if again:
-            self._wake()
+        chosen = self._to_try_again(task_ids)
+        if chosen:
+            self._rest.wish(lambda: self._reopen(chosen))
+
+    def _to_try_again(self, task_ids: Iterable[str]) -> tuple[str, ...]:
+        """Those that have ended without landing, or were kept from it."""
+        return tuple(
+            view.id
+            for view in self._chosen(task_ids)
+            if view.state in _ENDED_BADLY
+            or (
+                view.state is TaskState.TO_LAND and self._dispatcher.progress(view.id) is not Progress.RUNNING
+            )
+        )
+
+    def _retry(self, chosen: tuple[str, ...]) -> None:
+        if self._parts.share is not None:
+            self._parts.share.reopen(chosen)
+        self._reopen(chosen)
+
+    def _reopen(self, chosen: tuple[str, ...]) -> None:
+        for name in self._to_try_again(chosen):  # Time may have passed since they were chosen.
+            if self._bus.state.view(name).state in _ENDED_BADLY:
+                self._bus.emit(ev.TaskReopened(at=self._now(), task=name))
+            self._schedule.retry(name)
 
     def take_board(self, number: int) -> None:
         """Take in the edits of the board that were offered by this number."""
-        self._follower.take(number)
+        self._rest.wish(lambda: self._follower.take(number))
 
     def leave_board(self, number: int) -> None:
         """Leave the edits of the board that were offered by this number to the next run."""

@@ -51,6 +51,12 @@ class Course:
                 self.dispatcher.drain()
                 self.dispatcher.cancel_running()
 
+    def go_on(self) -> None:
+        """Start tasks again after the run had finished, whatever had kept them from starting."""
+        self.budget_reached = False
+        if self.dispatcher is not None:
+            self.dispatcher.resume()
+
     def reach_budget(self) -> None:
         """Start no more tasks: the run's budget allows none."""
         if not self.budget_reached:

@@ -22,11 +22,13 @@ from engine.commands import Commands
 from engine.course import Course
 from engine.departures import Departures
 from engine.dispatch import Dispatcher
+from engine.errors import RunBusyError
 from engine.following import Follower
 from engine.model import BoardStatus, Lane, Task, TaskState
 from engine.opening import opening
 from engine.parts import Parts
 from engine.project import Project, open_project
+from engine.rest import Rest
 from engine.rows import BoardChange
 from engine.schedule import Schedule
 from engine.settings import Settings
@@ -84,8 +86,16 @@ class Orchestrator:
             taken=self._taken,
         )
         self._wake = asyncio.Event()
+        self._rest = Rest(self._wake.set)
         self.commands = Commands(
-            parts, bus, course, self._dispatcher, self._schedule, self._follower, wake=self._wake.set
+            parts,
+            bus,
+            course,
+            self._dispatcher,
+            self._schedule,
+            self._follower,
+            self._rest,
+            wake=self._wake.set,
         )
         self._background: list[asyncio.Future[None]] = []
         if share is not None:
@@ -128,7 +138,6 @@ class Orchestrator:
             await self._begin()
             while True:
                 await self._settled()
-                self._wake.clear()
                 if self._course.failure is not None:
                     if self._course.halted:
                         self._bus.notice("error", str(self._course.failure))
@@ -138,12 +147,8 @@ class Orchestrator:
                 if not (self._dispatcher.idle or self._course.stopping.is_set()):
                     continue  # What was added to the board at the very end is part of this run.
                 finished = await self._finish()
-                if not self._linger or self._course.stopping.is_set():
+                if not self._linger or not await self._taken_up_again():
                     return finished
-                await self._wake.wait()
-                if self._course.stopping.is_set():
-                    return finished
-                self._bus.emit(ev.RunResumed(at=self._now(), host=self._parts.host, pid=self._parts.pid))
         finally:
             await self._end_background()
             if self._course.cancels_batches and self._parts.batcher is not None:
@@ -151,6 +156,31 @@ class Orchestrator:
                     async with asyncio.timeout(STOP_WITHIN):
                         await self._parts.batcher.close(cancel=True)
             await self._parts.close()
+
+    async def _taken_up_again(self) -> bool:
+        """Rest until somebody wants the finished run to go on; False when it is to stop."""
+        while not self._course.ends:
+            if not self._rest.disturbed:
+                await self._wake.wait()
+                self._wake.clear()
+            elif await self._claimed_anew():
+                return True
+        if self._course.failure is not None:
+            raise self._course.failure
+        return False
+
+    async def _claimed_anew(self) -> bool:
+        parts = self._parts
+        try:
+            await parts.claim_anew()
+        except RunBusyError as busy:
+            self._rest.refuse()
+            self._bus.notice("error", f"this run cannot go on: {busy}")
+            return False
+        await self._bus.commit(ev.RunResumed(at=self._now(), host=parts.host, pid=parts.pid, rested=True))
+        self._course.go_on()
+        self._rest.end()
+        return True
 
     def _background_ended(self, work: asyncio.Future[None]) -> None:
         """Stop the run when something that goes on beside it broke: who waits for that would wait for ever."""
@@ -207,9 +237,7 @@ class Orchestrator:
             await self._follower.look()
 
     def _taken(self, change: BoardChange) -> None:
-        self._schedule.take(change)
-        if not self._dispatcher.idle:
-            self._wake.set()
+        self._rest.wish(lambda: self._schedule.take(change))
 
     async def _settled(self) -> None:
         """Wait until nothing runs and nothing more can, or somebody stops the run."""
@@ -242,6 +270,7 @@ class Orchestrator:
 
     async def _finish(self) -> ev.RunFinished:
         course = self._course
+        self._rest.begin()
         if course.failure is None and not course.stopping.is_set():
             await self._parts.lander.mark(self._failed_rows())
             for view in self._views():

@@ -122,6 +122,10 @@ class Parts:
         if self.space:
             await self.train.retire()
 
+    async def claim_anew(self) -> None:
+        """Take the run that was ended up again. Raises RunBusyError when another has worked on the board since."""
+        await asyncio.to_thread(self.journal.reclaim, self.run)
+
     async def clear_up_after_the_dead(self, board: str) -> None:
         """End the runs that others of this host left when they died, now that their tasks have landed."""
         if self.space:

@@ -108,7 +108,14 @@ class Steering:
         control = self._control()
         if control is None:
             return
-        if self._app.frame.snapshot.run.dispatch == "running":
+        snapshot = self._app.frame.snapshot
+        if snapshot.run.finished is not None:
+            if snapshot.count(TaskState.QUEUED):  # a drain or the budget left them
+                control.resume()
+                self._app.tell("the run goes on")
+            else:
+                self._app.tell("the run has finished: nothing is left to start; r tries again", "warning")
+        elif snapshot.run.dispatch == "running":
             control.pause()
             self._app.tell("paused: what runs goes on, nothing new starts; p goes on")
         else:
@@ -119,6 +126,9 @@ class Steering:
         """Start no more tasks and let the run end, after a question."""
         control = self._control()
         if control is None:
+            return
+        if self._app.frame.snapshot.run.finished is not None:
+            self._app.tell("the run has finished already", "warning")
             return
 
         def answered(yes: bool | None) -> None:

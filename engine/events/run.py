@@ -47,10 +47,14 @@ class RunStarted(Event, frozen=True, kw_only=True):
 
 
 class RunResumed(Event, frozen=True, kw_only=True):
-    """Another process took the run up; what was in motion in the old one starts again from what it committed."""
+    """A process took the run up; what was in motion in an old one starts again from what it committed.
+
+    `rested`: it is the one that had finished the run, and nothing of it has stopped.
+    """
 
     host: str
     pid: int
+    rested: bool = False
 
 
 class TasksAdded(Event, frozen=True, kw_only=True):

@@ -53,11 +53,12 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
         dispatch="running",
         finished=None,
         budget_reached="",
-        locks_away="",
+        locks_away=state.run.locks_away if e.rested else "",
     )
-    state.offer = None  # The one who takes the run up reads the board anew.
+    if not e.rested:
+        state.offer = None  # The one who takes the run up reads the board anew.
     for view in tuple(state.tasks.values()):
-        if view.started is not None and not view.state.ended:
+        if view.started is not None and view.ended is None:
             state.change(view.id, idle=view.idle + idle)
         if view.state in (TaskState.RUNNING, TaskState.ELSEWHERE):
             state.change(

@@ -29,7 +29,15 @@ from engine.store.database import Connection, Database, DatabaseError
 from engine.store.journal_reader import decoded
 from engine.store.moving import move_oldest
 from engine.store.owner import Owner
-from engine.store.ownership import Claim, abandon_runs, claim_run, insert_run, token_of, withdraw_run
+from engine.store.ownership import (
+    Claim,
+    abandon_runs,
+    claim_run,
+    insert_run,
+    reclaim_run,
+    token_of,
+    withdraw_run,
+)
 from engine.store.run_log import RunRow, existing_run
 
 
@@ -76,6 +84,20 @@ class Journal:
         ).result()
         self._tokens[claim.run.run] = self._database.read(lambda c: token_of(c, claim.run.number)) or 0
         return claim
+
+    def reclaim(self, run: str) -> None:
+        """Take up again a run of this process that it has ended; blocks until it is committed.
+
+        Does nothing to one that goes on. Raises RunBusyError, and changes nothing, when another run of the board has
+        begun meanwhile that does not share it, be it at work still or not: what this one knows of the board is old.
+        """
+        now = self._clock()
+
+        def take_up(connection: Connection) -> None:
+            self._check(connection, run)
+            reclaim_run(connection, run, owner=self._owner, now=now)
+
+        self._database.submit(take_up).result()
 
     def withdraw(self, run: str) -> None:
         """Take back a claimed run of which nothing was told yet, as if nobody had begun it; blocks."""

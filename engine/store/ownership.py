@@ -39,7 +39,7 @@ def claim_run(
     for row in alive:
         others = _is(connection, row.number, "shared")
         if not (shared and others):
-            whose = f"process {row.owner.pid} on {row.owner.host} is working on {board} (run {row.run})"
+            whose = _working(row)
             if others:
                 hint = "look on with: taskyard watch; work beside it with: taskyard run --join"
             elif shared:
@@ -65,6 +65,31 @@ def claim_run(
     return Claim(
         existing_run(connection, newest.run), resumed=True, spaced=_is(connection, newest.number, "spaced")
     )
+
+
+def reclaim_run(connection: Connection, run: str, *, owner: Owner, now: float) -> None:
+    """Let a run that had ended go on, by the owner that it had. Raises RunBusyError."""
+    row = existing_run(connection, run)
+    if row.ended is None:
+        return
+    shared = _is(connection, row.number, "shared")
+    for other in find_runs(connection, row.board):
+        if other.number <= row.number or (shared and _is(connection, other.number, "shared")):
+            continue
+        if other.is_alive(now):
+            raise RunBusyError(_working(other), "look on with: taskyard watch")
+        raise RunBusyError(
+            f"run {other.run} has worked on {other.board} since this one ended",
+            "quit, and start again with: taskyard",
+        )
+    connection.execute(
+        "UPDATE runs SET host = ?, pid = ?, mark = ?, beat = ?, ended = NULL, status = '' WHERE number = ?",
+        (owner.host, owner.pid, owner.mark, now, row.number),
+    )
+
+
+def _working(row: RunRow) -> str:
+    return f"process {row.owner.pid} on {row.owner.host} is working on {row.board} (run {row.run})"
 
 
 def abandon_runs(connection: Connection, rows: Sequence[RunRow], at: float) -> None:

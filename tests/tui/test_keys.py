@@ -254,6 +254,26 @@ async def test_commands_reach_the_run(keys: list[str], call: tuple[str, object])
         await until(lambda: calls(source) == [call])
 
 
+async def test_after_the_end_there_is_nothing_to_pause_or_drain_and_what_was_left_goes_on() -> None:
+    source = moments.finished()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("p", "X")
+        told = [toast.message for toast in app._notifications]
+        assert [words.split(":")[0] for words in told] == [
+            "the run has finished",
+            "the run has finished already",
+        ]
+        assert calls(source) == []
+        source.play(
+            ev.TaskReopened(at=source.now(), task="T2.01"), ev.TaskQueued(at=source.now(), task="T2.01")
+        )
+        await until(lambda: bool(app.frame.snapshot.count(TaskState.QUEUED)))
+        await pilot.press("p")
+        await until(lambda: calls(source) == [("resume", None)])
+
+
 @pytest.mark.parametrize(
     ("keys", "cancelled"), [(["y"], False), (["q"], False), (["c"], True), (["n"], None)]
 )

@@ -155,3 +155,35 @@ def test_runs_share_a_board_only_when_all_of_them_do(database: Database, tmp_pat
     with pytest.raises(RunBusyError) as alone:
         two.claim("other.md", "r4")
     assert "--join" not in str(alone.value)
+
+
+def test_a_run_that_ended_goes_on_unless_another_began_meanwhile(database: Database, tmp_path: Path) -> None:
+    one, two = (Journal(database, tmp_path / "archive", owner=Owner.of_this_process()) for _ in range(2))
+    one.claim("board.md", "r1")
+    one.end_run("r1", 2000.0, "failed").result()
+    one.reclaim("r1")
+    assert (one.runs()[0].ended, one.runs()[0].status) == (None, "")
+    with pytest.raises(RunBusyError, match="run r1"):
+        two.claim("board.md", "r2")
+    one.end_run("r1", 2001.0, "failed").result()
+    two.claim("board.md", "r2")
+    with pytest.raises(RunBusyError, match=r"is working on board\.md"):
+        one.reclaim("r1")
+    two.end_run("r2", 2002.0, "failed").result()
+    with pytest.raises(RunBusyError, match=r"r2 has worked on board\.md since"):
+        one.reclaim("r1")
+    assert next(row for row in one.runs() if row.run == "r1").ended == 2001.0
+    two.reclaim("r2")
+
+
+def test_a_shared_run_that_ended_goes_on_beside_those_that_share(database: Database, tmp_path: Path) -> None:
+    one, two = (Journal(database, tmp_path / "archive", owner=Owner.of_this_process()) for _ in range(2))
+    one.claim("board.md", "r1", shared=True)
+    two.claim("board.md", "r2", shared=True)
+    one.end_run("r1", 2000.0, "failed").result()
+    one.reclaim("r1")
+    one.end_run("r1", 2001.0, "failed").result()
+    two.end_run("r2", 2002.0, "failed").result()
+    two.claim("board.md", "r3")
+    with pytest.raises(RunBusyError, match="run r3"):
+        one.reclaim("r1")

@@ -1,0 +1,43 @@
+"""The rest of a run that has finished while somebody is there: nothing of it goes on before it is claimed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Rest:
+    """Holds back what would make a finished run go on. `wake` is called with each wish of that kind."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._wishes: list[Callable[[], None]] = []
+        self.begun = False
+        """Whether the run has finished, or is about to."""
+
+    def begin(self) -> None:
+        """Hold back all wishes from now on."""
+        self.begun = True
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether somebody wants the run to go on."""
+        return bool(self._wishes)
+
+    def wish(self, go: Callable[[], None]) -> None:
+        """Do what makes the run go on: at once while it does, or else when the rest ends."""
+        if self.begun:
+            self._wishes.append(go)
+            self._wake()
+        else:
+            go()
+
+    def refuse(self) -> None:
+        """Forget the wishes: the run cannot go on."""
+        self._wishes.clear()
+
+    def end(self) -> None:
+        """Let the run go on, and do what was wished."""
+        self.begun = False
+        wishes, self._wishes = self._wishes, []
+        for go in wishes:
+            go()
