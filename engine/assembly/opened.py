@@ -6,12 +6,13 @@ import asyncio
 from dataclasses import dataclass
 
 from engine.bus import Bus
+from engine.errors import PreflightError
 from engine.paths import StatePaths
 from engine.project import Project
 from engine.recorder import HistoryRecorder, JournalSink
 from engine.settings import Settings
 from engine.state import RunState
-from engine.store.database import Database
+from engine.store.database import Database, DatabaseError
 from engine.store.history import HistoryPruner, PrunePolicy
 from engine.store.journal import Journal
 from engine.store.state_db import open_state
@@ -44,13 +45,19 @@ class OpenedRun:
 async def open_run(project: Project, bus: Bus, paths: StatePaths, new_run: str) -> OpenedRun:
     """Open the state and claim a run, with the id `new_run` unless one is taken up; the bus goes on from its past.
 
-    Raises StoreError, or RunBusyError when a live process works on the board and one of the two does not share it.
+    Raises PreflightError where the disk is full, StoreError, or RunBusyError when a live process works on the board and
+    one of the two does not share it.
     """
-    database = await asyncio.to_thread(open_state, paths.state_db)
     try:
-        return await _claim(project, bus, paths, new_run, database)
-    except BaseException:
-        await asyncio.to_thread(database.close)
+        database = await asyncio.to_thread(open_state, paths.state_db)
+        try:
+            return await _claim(project, bus, paths, new_run, database)
+        except BaseException:
+            await asyncio.to_thread(database.close)
+            raise
+    except DatabaseError as error:
+        if error.kind == "full":
+            raise PreflightError(error.message, error.hint) from error
         raise
 
 

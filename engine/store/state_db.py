@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.store.database import Database, Schema, open_database
+from engine.store.database import Database, ReadOnlyDatabase, Schema, open_database
 
 _FIRST = """
 CREATE TABLE runs(
@@ -88,6 +88,20 @@ STATE_SCHEMA = Schema((_FIRST, _SECOND))
 def open_state(path: Path) -> Database:
     """Open `state.db` for the process that runs the engine; every commit survives a power cut. Raises DatabaseError."""
     return open_database(path, schema=STATE_SCHEMA, synchronous="FULL")
+
+
+def has_tables(path: Path) -> bool:
+    """Whether a run was ever begun here: there is a file, and not one that a full disk left empty.
+
+    Raises DatabaseError where the file cannot be read.
+    """
+    if not path.exists():
+        return False
+    database = ReadOnlyDatabase(path)
+    try:
+        return database.read(lambda c: bool(c.execute("SELECT count(*) FROM sqlite_schema").get))
+    finally:
+        database.close()
 
 
 def state_watch(path: Path) -> Callable[[], str]:

@@ -231,3 +231,19 @@ def test_history_is_read_where_nothing_may_be_written(root: Path) -> None:
     assert (listed.status, listed.err) == (0, "")
     assert "T1" in listed.out
     assert counted.out.startswith("entries   1 of 1,000\n")
+
+
+def test_a_journal_that_a_full_disk_left_empty_counts_as_none(repo: Repo) -> None:
+    root = repo({"a.txt": "a\n"}).path
+    state_db = paths_of(root).state_db
+    state_db.parent.mkdir(parents=True)
+    state_db.touch()
+    said = taskyard("status", at=root)
+    assert (said.status, said.err) == (
+        2,
+        f"taskyard: nothing was run in {root} yet: start with: taskyard run\n",
+    )
+    said = taskyard("history", at=root)
+    assert (said.status, said.out) == (0, "nothing was run yet; start with: taskyard run\n")
+    said = taskyard("locks", at=root)
+    assert (said.status, said.err) == (0, "")

@@ -179,6 +179,32 @@ def _can_mount() -> bool:
 
 @pytest.mark.skipif(not _can_mount(), reason="no user namespaces here")
 @pytest.mark.timeout(90)
+def test_a_run_without_room_for_its_journal_does_not_begin(tmp_path: Path) -> None:
+    demo = make_demo(tmp_path / "demo", tasks=2, fast=True)
+    small = tmp_path / "small"
+    small.mkdir()
+    script = """mount -t tmpfs -o size=64k none "$0" && for words in run\\ --headless status history doctor
+    do "$@" $words 2>&1; echo "$words: $?"; done"""
+    done = subprocess.run(
+        ["unshare", "-Urm", "sh", "-c", script, str(small), *PROGRAM],
+        cwd=demo.root,
+        env=environment(TASKYARD_RUN_STATE_DIR=str(small), ANTHROPIC_API_KEY="demo"),
+        capture_output=True,
+        text=True,
+        timeout=80,
+    )
+    assert f"the disk is full: no room for the journal in {small}: free some space" in done.stdout
+    assert "✗ disk" in done.stdout
+    assert [line for line in done.stdout.splitlines() if line[-3:-1] == ": "] == [
+        "run --headless: 2",
+        "status: 2",
+        "history: 0",
+        "doctor: 1",
+    ]
+
+
+@pytest.mark.skipif(not _can_mount(), reason="no user namespaces here")
+@pytest.mark.timeout(90)
 def test_a_run_whose_cache_has_a_full_disk_goes_on_uncached_and_says_so(tmp_path: Path) -> None:
     demo = make_demo(tmp_path / "demo", tasks=5, fast=True)
     small = tmp_path / "small"

@@ -15,7 +15,7 @@ from tui.cli.console import say, say_json
 from tui.cli.findings import Finding, Level, of_error
 from tui.cli.lock_findings import examine_locks
 from tui.cli.options import AsJson
-from tui.cli.place import Place, find_place, read_only_above
+from tui.cli.place import JOURNAL_ROOM, Place, find_place, free_bytes, read_only_above
 from tui.room import ENOUGH
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def _folders(place: Place) -> Iterator[Finding]:
             yield Finding("error", about, f"{closed} cannot be written to", hint)
         else:
             yield Finding("ok", about, str(folder))
-        existing = next(each for each in (folder, *folder.parents) if each.exists())
-        free = shutil.disk_usage(existing).free
-        if free < LEAST_FREE:
-            yield Finding("warning", "disk", f"only {size(free)} free at {existing}", "free some space")
+        free = free_bytes(folder)
+        if free is not None and free < LEAST_FREE:
+            level: Level = "error" if about == "state" and free < JOURNAL_ROOM else "warning"
+            yield Finding(level, "disk", f"only {size(free)} free at {folder}", "free some space")

@@ -161,9 +161,10 @@ def _opened() -> Iterator[HistoryReader | None]:
     """The history of this place, for reading only, or None where nothing was run yet: looking must not make one."""
     from engine.store.database import ReadOnlyDatabase
     from engine.store.history import HistoryReader, PrunePolicy
+    from engine.store.state_db import has_tables
 
     place = find_place()
-    if not place.paths.state_db.exists():
+    if not has_tables(place.paths.state_db):
         yield None
         return
     limits = place.settings.history

@@ -93,7 +93,9 @@ def _numbered(text: str) -> list[tuple[int, str]]:
 
 
 def _runs(place: Place) -> list[RunRow]:
-    if not place.paths.state_db.exists():
+    from engine.store.state_db import has_tables
+
+    if not has_tables(place.paths.state_db):
         return []
     journal = open_journal(place)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from engine.paths import StatePaths
     from engine.settings import Settings
     from engine.store.journal_reader import JournalReader
+
+JOURNAL_ROOM = 10**6  # bytes that have to be free: a journal begins with a tenth of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +87,35 @@ def find_checkout(start: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
 def open_journal(place: Place) -> JournalReader:
     """Open the journal of the place for reading. Raises UsageError when nothing was ever run there."""
     from engine.store.journal_reader import JournalReader
+    from engine.store.state_db import has_tables
 
-    if not place.paths.state_db.exists():
+    if not has_tables(place.paths.state_db):
         raise UsageError(f"nothing was run in {place.root} yet", "start with: taskyard run")
     return JournalReader(place.paths.state_db, place.paths.archive)
 
 
 def require_writable(place: Place) -> None:
-    """Raise PreflightError unless the folders for the state and the worktrees can be written to, or made."""
+    """Raise PreflightError unless the folders for the state and the worktrees can be written to, or made.
+
+    There must be room for a journal, too.
+    """
     for folder, setting in ((place.paths.state, "state_dir"), (place.paths.worktrees, "worktree_dir")):
         closed = read_only_above(folder)
         if closed is not None:
             hint = f"mend its permissions, or set [run] {setting} to another folder"
             raise PreflightError(f"{closed} cannot be written to", hint)
+    free = free_bytes(place.paths.state)
+    if free is not None and free < JOURNAL_ROOM:
+        raise PreflightError(
+            f"the disk is full: no room for the journal in {place.paths.state}", "free some space"
+        )
+
+
+def free_bytes(path: Path) -> int | None:
+    """The room on the disk that holds `path`, or the nearest folder above it that is there; None where none is told."""
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    disk = shutil.disk_usage(existing)
+    return disk.free if disk.total else None
 
 
 def read_only_above(path: Path) -> Path | None:
