@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import queue
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from engine.store.lessons import LessonStore
+from engine.store.lessons import Lesson, LessonStore
 from tests.cli.taskyard import taskyard
 from tests.sample_repository import SampleRepository
 from tui.cli.dashboard import LessonSearch
+from tui.source import Lookups
 
 Repo = Callable[..., SampleRepository]
 Run = Callable[..., str]
@@ -162,14 +166,37 @@ def test_a_file_in_the_repository_is_shared(repo: Repo) -> None:
     assert "a failure" in taskyard("lessons", "list", at=root).out
 
 
-def test_the_panel_finds_as_typed_and_shows_the_most_frequent_before(root: Path, run: Run) -> None:
-    add_some(run)
-    run("add", "the fixture sleeps", "--type", "fix_bug", "--failure", "timeout")
+class Backwards(ThreadPoolExecutor):
+    """One thread that begins with what it was given last."""
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=1)
+        self._work_queue = queue.LifoQueue()  # type: ignore[assignment]
+
+
+async def test_what_was_typed_last_is_answered_whatever_the_threads_are_up_to(root: Path, run: Run) -> None:
+    await asyncio.to_thread(add_some, run)
+    state = root / ".git" / "taskyard"
+    lookups = Lookups(lambda: LessonSearch(LessonStore(state / "lessons.jsonl", state / "lessons.idx.db")))
+    asyncio.get_running_loop().set_default_executor(Backwards())
+
+    async def typed(words: str) -> tuple[Lesson, ...]:
+        return [found async for found in lookups.search_lessons(words)][-1].lessons
+
+    asked = [asyncio.create_task(typed("module"[:end])) for end in range(1, 7)]
+    done = await asyncio.gather(*asked, return_exceptions=True)
+    assert done[-1] == await typed("module") != ()
+    await lookups.close()
+
+
+async def test_the_panel_finds_as_typed_and_shows_the_most_frequent_before(root: Path, run: Run) -> None:
+    await asyncio.to_thread(add_some, run)
+    await asyncio.to_thread(run, "add", "the fixture sleeps", "--type", "fix_bug", "--failure", "timeout")
     state = root / ".git" / "taskyard"
     search = LessonSearch(LessonStore(state / "lessons.jsonl", state / "lessons.idx.db"))
-    first = search.search_typed("", 2)
+    first = await anext(search.search_typed("", 2))
     assert (first.lessons[0].failure_msg, len(first.lessons), first.total) == ("the fixture sleeps", 2, 3)
-    found = search.search_typed("type:feature mod", 5)
+    found = await anext(search.search_typed("type:feature mod", 5))
     assert [lesson.failure_msg for lesson in found.lessons] == ["no such module"]
     assert found.took_s > 0
     search.close()

@@ -99,7 +99,7 @@ async def test_lessons_open_whatever_is_looked_at(mode: Mode, tmp_path: Path) ->
 
 async def test_what_this_run_learned_opens_too_or_says_why_not(tmp_path: Path) -> None:
     source = moments.with_lessons(moments.running(), tmp_path)
-    [known] = (await source.lookups.search_lessons("bankers")).lessons
+    [known] = (await anext(source.lookups.search_lessons("bankers"))).lessons
     source.play(
         ev.LessonRecorded(at=source.now(), task="T2.01", lesson="Lgone", text="[/] gone"),
         ev.LessonRecorded(at=source.now(), task="T2.01", lesson=known.id, text="bankers' rounding"),

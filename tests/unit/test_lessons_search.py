@@ -17,6 +17,7 @@ from engine.errors import UsageError
 from engine.store.lessons import (
     Lesson,
     LessonQuery,
+    LessonReader,
     LessonStore,
     LiveSearch,
     SearchStoppedError,
@@ -24,6 +25,7 @@ from engine.store.lessons import (
     parse_query,
 )
 from engine.store.lessons.record import encode_line
+from engine.store.lessons.search import WHOLE
 from tests.bench.lesson_corpus import queries, write_corpus
 
 NOW = 1_800_000_000.0
@@ -438,6 +440,58 @@ def test_only_the_newest_question_is_answered(many: LessonStore) -> None:
         live.close()
     live.close()
     assert live.ask(LessonQuery("x")).cancelled()
+
+
+class SlowTimer:
+    """A machine so slow that each look at the clock finds a tenth of a second gone."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += 0.1
+        return self._now
+
+
+@pytest.mark.parametrize("typed", ["clash", "ounded", "half", "e", "zz", "cart fi"])
+async def test_typed_letter_by_letter_all_is_found_however_slow_the_machine(
+    store: LessonStore, typed: str
+) -> None:
+    texts = ["clash in the cart", "rounded half up", "expired codes", "cart and its fixture", "half a cent"]
+    fill(store, *(lesson(str(n), f"{texts[n % 5]} {n}") for n in range(WHOLE + 500)))
+    live = LiveSearch(lambda: LessonReader(store.index, clock=lambda: NOW, timer=SlowTimer()))
+    try:
+        for end in range(1, len(typed) + 1):
+            query = parse_query(typed[:end])
+            seen = [result async for result in live.search(query)]
+            whole = store.search(query, budget=AMPLE)
+            assert seen[-1].hits == whole.hits
+            assert (seen[-1].total, seen[-1].more, seen[-1].cut) == (whole.total, whole.more, False)
+            assert all(result.cut for result in seen[:-1])
+    finally:
+        live.close()
+
+
+def test_a_small_store_is_searched_whole_at_once(store: LessonStore) -> None:
+    fill(store, *(lesson(str(n), f"{n} with an expired code") for n in range(40)))
+    reader = LessonReader(store.index, clock=lambda: NOW, timer=SlowTimer())
+    try:
+        for typed in ("expired", "pire", "pi", "39 wi"):
+            found_ = reader.search(parse_query(typed), budget=0.0)
+            assert found_.hits == store.search(parse_query(typed), budget=AMPLE).hits != ()
+            assert not found_.cut
+    finally:
+        reader.close()
+
+
+def test_each_question_is_answered_however_many_came_before(many: LessonStore) -> None:
+    """What ended the last search must not end the next, while that begins or ends its look at the index."""
+    live = LiveSearch(many.open_reader)
+    try:
+        for number in range(400):
+            assert live.ask(LessonQuery(f"request{' response' * (number % 2)}")).result(timeout=10).hits
+    finally:
+        live.close()
 
 
 def test_a_search_that_nobody_waits_for_stops(many: LessonStore) -> None:

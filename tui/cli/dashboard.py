@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tui.cli.console import say_all
@@ -62,22 +62,11 @@ class LessonSearch:
         self._store = store
         self._live = LiveSearch(store.open_reader)
 
-    def search_typed(self, typed: str, limit: int) -> SearchResult:
+    def search_typed(self, typed: str, limit: int) -> AsyncIterator[SearchResult]:
         """The best lessons for the typed line; the most frequent ones while it is empty."""
-        import time
-        from concurrent.futures import CancelledError
+        from engine.store.lessons import parse_query
 
-        from engine.store.lessons import Hit, SearchResult, parse_query
-
-        query = parse_query(typed)
-        if not query.empty:
-            try:
-                return self._live.ask(query, limit=limit).result()
-            except CancelledError:  # more was typed since: nobody looks at this answer
-                return SearchResult((), 0, 0.0)
-        begun = time.perf_counter()
-        hits = tuple(Hit(lesson, 0.0) for lesson in self._store.most_frequent(limit))
-        return SearchResult(hits, self._store.figures().total, time.perf_counter() - begun)
+        return self._live.search(parse_query(typed), limit=limit)
 
     def get(self, id_: str) -> Lesson | None:
         """The lesson with this id."""

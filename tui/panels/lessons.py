@@ -118,13 +118,14 @@ class LessonsPanel(Panel):
 
     async def _search(self, typed: str) -> None:
         try:
-            found = await self._lookups.search_lessons(typed)
+            async for found in self._lookups.search_lessons(typed):
+                if typed == self._typed:
+                    self._show_found(found)
         except TaskyardError as error:
-            self._found, self._problem = None, str(error)
-        else:
-            if typed != self._typed:
-                return
-            self._found, self._problem = found, ""
+            self._show_found(None, str(error))
+
+    def _show_found(self, found: SearchResult | None, problem: str = "") -> None:
+        self._found, self._problem = found, problem
         if self.frame is not None:
             self.show(self.frame)
 
@@ -200,6 +201,8 @@ class LessonsPanel(Panel):
         found = self._found
         hits = [hit for hit in found.hits if hit.lesson.id not in told] if found is not None else []
         entries += [Entry(hit.lesson.id, tuple(hit_rows(hit, cells, now))) for hit in hits]
+        if found is not None and found.cut:
+            return entries, [text("searching on …", "faint")]
         if found is not None and (found.more or found.total > len(found.hits)):
             return entries, [text(f"{len(found.hits)} of {_total(found)}: {self._how_to_narrow}", "faint")]
         if not entries:

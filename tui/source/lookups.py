@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from engine.errors import TaskyardError
 from engine.events import Event
 from engine.model import Change
 from engine.snapshot import TaskView
@@ -23,19 +24,20 @@ if TYPE_CHECKING:
 
 
 class LessonSearch(Protocol):
-    """A store of lessons, as far as a screen needs it. Every method may block."""
+    """A store of lessons, as far as a screen needs it."""
 
-    def search_typed(self, typed: str, limit: int) -> SearchResult:
+    def search_typed(self, typed: str, limit: int) -> AsyncIterator[SearchResult]:
         """The lessons that match one typed line, best first; with an empty one the most frequent.
 
-        A later call ends an earlier one, whose answer nobody waits for any more.
+        What is found at once comes first, more of it after that, and last all of it. A later search ends an earlier
+        one with CancelledError.
         """
 
     def get(self, id_: str) -> Lesson | None:
-        """The lesson with this id."""
+        """The lesson with this id. May block."""
 
     def close(self) -> None:
-        """Close its files."""
+        """Close its files. May block."""
 
 
 class Lookups:
@@ -46,8 +48,7 @@ class Lookups:
     ) -> None:
         self._open_lessons = open_lessons
         self._runs = runs
-        self._lessons: LessonSearch | None = None
-        self._opening = threading.Lock()
+        self._lessons: asyncio.Future[LessonSearch] | None = None
 
     @property
     def has_lessons(self) -> bool:
@@ -72,20 +73,28 @@ class Lookups:
         done = await repo.run("diff", "--no-color", "--no-ext-diff", "--find-renames", *range_, "--")
         return str(done.stdout)
 
-    async def search_lessons(self, typed: str, limit: int = 50) -> SearchResult:
-        """Search the lessons as typed. Raises StoreError when they cannot be read."""
-        return await asyncio.to_thread(lambda: self._opened().search_typed(typed, limit))
+    async def search_lessons(self, typed: str, limit: int = 50) -> AsyncIterator[SearchResult]:
+        """Search the lessons as typed: what is found at once, then more, and last all of it.
+
+        The search that was begun last is the one that counts; it ends all others with CancelledError. Raises StoreError
+        when the lessons cannot be read.
+        """
+        # What was typed first asks first: a thread for each keystroke would let the last one be overtaken.
+        async for found in (await self._opened()).search_typed(typed, limit):
+            yield found
 
     async def lesson(self, id_: str) -> Lesson | None:
         """The lesson with this id; None where there is none, or no store. Raises StoreError."""
-        return await asyncio.to_thread(lambda: self._opened().get(id_)) if self.has_lessons else None
+        if not self.has_lessons:
+            return None
+        return await asyncio.to_thread((await self._opened()).get, id_)
 
-    def _opened(self) -> LessonSearch:
-        with self._opening:  # two keystrokes may both be the first
-            if self._lessons is None:
-                assert self._open_lessons is not None, "ask has_lessons first"
-                self._lessons = self._open_lessons()
-            return self._lessons
+    async def _opened(self) -> LessonSearch:
+        opening = self._lessons
+        if opening is None or (opening.done() and opening.exception() is not None):
+            assert self._open_lessons is not None, "ask has_lessons first"
+            opening = self._lessons = asyncio.ensure_future(asyncio.to_thread(self._open_lessons))
+        return await asyncio.shield(opening)  # the next keystroke waits for the same store
 
     @property
     def has_runs(self) -> bool:
@@ -113,6 +122,7 @@ class Lookups:
         """Close what was opened."""
         if self._runs is not None:
             await asyncio.to_thread(self._runs.close)
-        lessons, self._lessons = self._lessons, None
-        if lessons is not None:
-            await asyncio.to_thread(lessons.close)
+        opening, self._lessons = self._lessons, None
+        if opening is not None:
+            with suppress(TaskyardError):
+                await asyncio.to_thread((await opening).close)

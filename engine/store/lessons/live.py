@@ -1,18 +1,24 @@
 """Searching as somebody types: each keystroke asks anew, and the answer to the one before is not waited for.
 
 live = LiveSearch(store.open_reader)
-future = live.ask(parse_query(typed))      # cancels the future of the last call
+async for found in live.search(parse_query(typed)):      # ends the search before this one
+    show(found)
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 
 from engine.store.lessons.query import LessonQuery
 from engine.store.lessons.reading import SearchStoppedError
-from engine.store.lessons.search import LessonReader, SearchResult
+from engine.store.lessons.search import BUDGET, LessonReader, SearchResult
+
+BUDGETS = (BUDGET, 0.05, 0.5, 5.0, math.inf)
+"""Seconds of one look after the other, until all was looked through: each shows what it has."""
 
 
 class LiveSearch:
@@ -26,9 +32,23 @@ class LiveSearch:
         self._thread = threading.Thread(target=self._work, name="lessons search", daemon=True)
         self._thread.start()
 
-    def ask(self, query: LessonQuery, *, limit: int = 50) -> Future[SearchResult]:
-        """Search for the query instead of the last one, whose future is cancelled unless it is answered already."""
-        question = _Question(query, limit)
+    async def search(self, query: LessonQuery, *, limit: int = 50) -> AsyncIterator[SearchResult]:
+        """What is found in a moment, and, while that is not all (`SearchResult.cut`), in longer and longer ones.
+
+        The next search ends this one with CancelledError. Searches count in the order in which they are begun.
+        """
+        for budget in BUDGETS:
+            found = await asyncio.wrap_future(self.ask(query, limit=limit, budget=budget))
+            yield found
+            if not found.cut:
+                return
+
+    def ask(self, query: LessonQuery, *, limit: int = 50, budget: float = BUDGET) -> Future[SearchResult]:
+        """Search for the query instead of the last one, whose future is cancelled unless it is answered already.
+
+        An empty query finds the most frequent lessons. `budget`: see `LessonReader.search`.
+        """
+        question = _Question(query, limit, budget)
         with self._changed:
             if self._closed:
                 question.future.cancel()
@@ -55,16 +75,21 @@ class LiveSearch:
         while (question := self._next(answered)) is not None:
             try:
                 reader = reader or self._open_reader()
-                question.answer(
-                    reader.search(question.query, question.limit, stopped=self._replaced(question))
-                )
+                question.answer(self._search(reader, question))
             except SearchStoppedError:
-                pass  # its future is cancelled
+                question.future.cancel()
             except Exception as error:
                 question.fail(error)
             answered = question
         if reader is not None:
             reader.close()
+
+    def _search(self, reader: LessonReader, question: _Question) -> SearchResult:
+        if question.query.empty:
+            return reader.most_seen(question.limit)
+        return reader.search(
+            question.query, question.limit, budget=question.budget, stopped=self._replaced(question)
+        )
 
     def _next(self, answered: _Question | None) -> _Question | None:
         with self._changed:
@@ -76,9 +101,10 @@ class LiveSearch:
 
 
 class _Question:
-    def __init__(self, query: LessonQuery, limit: int) -> None:
+    def __init__(self, query: LessonQuery, limit: int, budget: float) -> None:
         self.query = query
         self.limit = limit
+        self.budget = budget
         self.future: Future[SearchResult] = Future()
 
     def answer(self, result: SearchResult) -> None:

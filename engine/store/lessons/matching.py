@@ -5,7 +5,6 @@ The newest matches of the word index are put in order of what they are worth, an
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from itertools import islice
 from operator import itemgetter
@@ -36,11 +35,15 @@ _Hit: TypeAlias = tuple[float, SearchText, Found]
 
 
 class Matches(msgspec.Struct, frozen=True):
-    """The best hits, how many there are, whether there may be more, and the keys that need no second look."""
+    """The best hits, how many there are, whether there may be more, and the keys that need no second look.
+
+    `cut`: it was the deadline that ended the search, so that one with more time may find others.
+    """
 
     hits: list[Hit]
     total: int
     more: bool
+    cut: bool = False
     seen: Collection[int] = ()
 
 
@@ -64,6 +67,7 @@ def by_words(
     newest, scored = max(NEWEST, limit), max(SCORED, limit)
     page = max(newest // question.parts, scored)
     looked_at = 0
+    cut = False
     hits: dict[int, _Hit] = {}
     cursor = reading.connection.cursor()
     try:
@@ -82,13 +86,15 @@ def by_words(
                 if question.exact or len(hits) >= scored:
                     break
             ended = len(rows) < page
-            if ended or looked_at >= newest or len(hits) >= limit or time.perf_counter() > deadline:
+            if ended or looked_at >= newest or len(hits) >= limit:
+                break
+            if cut := reading.timer() > deadline:
                 break
     finally:
         cursor.close()
     total = looked_at if question.exact else len(hits)
     more = not ended or (not question.exact and len(hits) >= scored)
-    return Matches(_best(hits.values(), match, limit), total, more, hits)
+    return Matches(_best(hits.values(), match, limit), total, more, cut, hits)
 
 
 def inside_words(
@@ -103,8 +109,8 @@ def inside_words(
     seen: Collection[int],
 ) -> Matches:
     """The lessons that have the words somewhere, without those seen already; `more` when the deadline ended it."""
-    if time.perf_counter() >= deadline:
-        return Matches([], 0, True)
+    if reading.timer() >= deadline:
+        return Matches([], 0, True, cut=True)
     expression = _gram_expression(reading, asked)
     condition, values = conditions(chosen, query, table="l.")
     if expression:
@@ -127,12 +133,13 @@ def inside_words(
                 rows = list(islice(cursor, _AT_ONCE))
                 ended = not rows
                 prior = worths([row for row in rows if row[0] not in seen], now)
-                if time.perf_counter() > deadline:
+                if reading.timer() > deadline:
                     break
                 hits |= _scored(reading, list(prior), match, prior)
     finally:
         cursor.close()
-    return Matches(_best(hits.values(), match, limit), len(hits), not ended)
+    cut = not ended and len(hits) < limit
+    return Matches(_best(hits.values(), match, limit), len(hits), not ended, cut)
 
 
 def _lessons_at_most(reading: IndexReading) -> int:

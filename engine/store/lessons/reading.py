@@ -32,6 +32,10 @@ _LESSONS = """
 _metadata = msgspec.json.Decoder(dict[str, str])
 
 
+def _never() -> bool:
+    return False
+
+
 class SearchStoppedError(Exception):
     """The search was stopped because nobody waits for its answer any more."""
 
@@ -39,7 +43,8 @@ class SearchStoppedError(Exception):
 class IndexReading:
     """A connection of its own, for one thread at a time. All statements inside `snapshot` see one commit."""
 
-    def __init__(self, index: Path) -> None:
+    def __init__(self, index: Path, *, timer: Callable[[], float] = time.perf_counter) -> None:
+        self.timer = timer
         self._connection = connect_reader(index)
         self._connection.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
         self._connection.set_progress_handler(self._over, 500)
@@ -47,7 +52,7 @@ class IndexReading:
         self._texts: dict[int, SearchText] = {}
         self._version = -1
         self._deadline = math.inf
-        self.stopped: Callable[[], bool] = lambda: False
+        self._stopped: Callable[[], bool] = _never
 
     def close(self) -> None:
         """Close the connection."""
@@ -130,8 +135,21 @@ class IndexReading:
             ) from error
 
     @contextmanager
+    def stopping(self, stopped: Callable[[], bool]) -> Iterator[None]:
+        """Raise SearchStoppedError from what is inside soon after `stopped` turns true.
+
+        Not for longer: who waits for the next answer must not be told of the last one, and beginning and ending a
+        transaction count as statements that can be ended, too.
+        """
+        self._stopped = stopped
+        try:
+            yield
+        finally:
+            self._stopped = _never
+
+    @contextmanager
     def until(self, deadline: float) -> Iterator[None]:
-        """End the statements inside at that moment of `time.perf_counter`; what is inside ends without an error."""
+        """End the statements inside at that moment of the timer; what is inside ends without an error."""
         import apsw
 
         self._deadline = deadline
@@ -144,11 +162,11 @@ class IndexReading:
 
     def raise_if_stopped(self) -> None:
         """Raise SearchStoppedError once nobody waits."""
-        if self.stopped():
+        if self._stopped():
             raise SearchStoppedError
 
     def _over(self) -> bool:
-        return time.perf_counter() > self._deadline or self.stopped()
+        return self.timer() > self._deadline or self._stopped()
 
     def _learn_names(self, keys: set[int]) -> None:
         missing = keys.difference(self._names)

@@ -6,6 +6,7 @@ reader.search(LessonQuery(text="connection refused", task_type="fix_bug"))
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -35,17 +36,24 @@ COUNTED = 1000
 BUDGET = 0.005
 """Seconds after which the slower ways of looking (inside words, through all texts) are not begun, or end."""
 
+WHOLE = 2000
+"""Lessons that are searched whole, however long it takes."""
+
 FEW = 5000
 """Lessons that may be sorted in a moment."""
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    """Hits, best first. `total` matches were counted; `more` says there may be others. `took_s`: seconds."""
+    """Hits, best first. `total` matches were counted; `more` says there may be others. `took_s`: seconds.
+
+    `cut`: the budget ended the search before there were as many hits as wanted; with more of it there may be.
+    """
 
     hits: tuple[Hit, ...]
     total: int
     took_s: float
     more: bool = False
+    cut: bool = False
 
     @property
     def lessons(self) -> tuple[Lesson, ...]:
@@ -69,8 +77,14 @@ def _consistent(
 class LessonReader:
     """A way into the index with a connection of its own, for one thread at a time."""
 
-    def __init__(self, index: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self.reading = IndexReading(index)
+    def __init__(
+        self,
+        index: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.reading = IndexReading(index, timer=timer)
         self._clock = clock
 
     def close(self) -> None:
@@ -122,6 +136,14 @@ class LessonReader:
         return tuple(self.reading.lessons([key for (key,) in keys]))
 
     @_consistent
+    def most_seen(self, limit: int) -> SearchResult:
+        """The lessons seen most often of all, as an answer to a search for nothing."""
+        began = self.reading.timer()
+        hits = tuple(Hit(lesson, 0.0) for lesson in self.most_frequent(limit, LessonQuery()))
+        total = read_source(self.reading.connection).lessons
+        return SearchResult(hits, total, self.reading.timer() - began)
+
+    @_consistent
     def search(
         self,
         query: LessonQuery,
@@ -132,35 +154,38 @@ class LessonReader:
     ) -> SearchResult:
         """The best `limit` lessons for the query: by rank when it has text, else the newest.
 
-        `budget`: seconds after which looking inside words ends, found or not. `stopped` is asked now and then; once
-        it is true, SearchStoppedError is raised.
+        `budget`: seconds after which looking inside words ends, found or not, in a store of more than `WHOLE` lessons;
+        `SearchResult.cut` tells. `stopped` is asked now and then; once it is true, SearchStoppedError is raised.
         """
-        began = time.perf_counter()
+        with self.reading.stopping(stopped):
+            return self._search(query, limit, budget)
+
+    def _search(self, query: LessonQuery, limit: int, budget: float) -> SearchResult:
         reading = self.reading
-        reading.stopped = stopped
-        chosen = chosen_names(reading, query)
+        began = reading.timer()
         asked = terms(query.words)
+        chosen = chosen_names(reading, query)
         if chosen is None or (query.words and not asked):  # no such name; nothing but what no lesson can hold
-            return SearchResult((), 0, time.perf_counter() - began)
+            return SearchResult((), 0, reading.timer() - began)
         if not asked and not query.file:
             hits, total, more = self._by_fields(query, chosen, limit)
-        else:
-            now, deadline = self._clock(), began + budget
-            found = by_words(reading, query, chosen, asked, limit, now, deadline=deadline)
-            hits, total, more = found.hits, found.total, found.more
-            if len(hits) < limit and asked and not query.file:
-                rest = inside_words(
-                    reading, query, chosen, asked, limit, now, deadline=deadline, seen=found.seen
-                )
-                hits, total, more = hits + rest.hits, total + rest.total, more or rest.more
-        return SearchResult(tuple(hits[:limit]), total, time.perf_counter() - began, more)
+            return SearchResult(tuple(hits[:limit]), total, reading.timer() - began, more)
+        few = read_source(reading.connection).lessons <= WHOLE
+        now, deadline = self._clock(), math.inf if few else began + budget
+        found = by_words(reading, query, chosen, asked, limit, now, deadline=deadline)
+        hits, total, more, cut = found.hits, found.total, found.more, found.cut
+        if len(hits) < limit and asked and not query.file:
+            rest = inside_words(reading, query, chosen, asked, limit, now, deadline=deadline, seen=found.seen)
+            # It goes through all that the first look may have passed over.
+            hits, total, more, cut = hits + rest.hits, total + rest.total, rest.more, rest.cut
+        return SearchResult(tuple(hits[:limit]), total, reading.timer() - began, more, cut)
 
     @_consistent
     def similar(self, text: str, limit: int = 10) -> SearchResult:
         """The lessons whose words are most like those of the text, most like first; `score` is the likeness, 0 to 1."""
-        began = time.perf_counter()
+        began = self.reading.timer()
         found = related.similar(self.reading, text, self._clock())
-        return SearchResult(tuple(found[:limit]), len(found), time.perf_counter() - began)
+        return SearchResult(tuple(found[:limit]), len(found), self.reading.timer() - began)
 
     @_consistent
     def for_task(self, *, task_type: str, files: Iterable[str], text: str, limit: int) -> list[Hit]:
