@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from engine.board import read_statuses, with_statuses
+from engine.board import combined, with_statuses
 from engine.bus import Bus
 from engine.git.cargo import Checked
 from engine.git.gate import Gate
@@ -43,7 +43,7 @@ def train_of(
         tree=tree,
         verify=_checks(settings, environ, run, log),
         set_statuses=with_statuses,
-        read_statuses=read_statuses,
+        combine_boards=combined,
         check=settings.verify.command,
         space=space,
         gate=gate,

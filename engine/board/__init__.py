@@ -13,6 +13,7 @@ case; After, Type, Lane and Priority are understood too, and any other column is
 
 from __future__ import annotations
 
+from engine.board.combine import combined
 from engine.board.parse import (
     NEEDED,
     OPTIONAL,
@@ -34,6 +35,7 @@ __all__ = [
     "Diagnostic",
     "Stamp",
     "board_stamp",
+    "combined",
     "parse_board",
     "read_board",
     "read_statuses",

@@ -42,11 +42,15 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 class BoardFile(msgspec.Struct, frozen=True):
-    """The board as a file of the tree: its path, and how states are read from its bytes and put into them."""
+    """The board as a file of the tree: its path, and what can be done with its bytes.
+
+    `mark` puts states into them, `combine` takes together what two sides (ours, theirs) have changed since the first,
+    which may be missing.
+    """
 
     path: str
-    states: Callable[[bytes], Mapping[str, BoardStatus]]
     mark: Callable[[bytes, Mapping[str, BoardStatus]], bytes]
+    combine: Callable[[bytes | None, bytes, bytes], bytes]
 
 
 class TrainResult(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from engine.errors import GitError, MergeConflictError
+from engine.git.cargo import BoardFile
 from engine.git.checkout import check_out
 from engine.git.registry import add_detached
 from engine.git.repository import Repository
@@ -14,11 +15,15 @@ from engine.git.versions import MERGE_TREE
 
 
 class Combiner:
-    """Merges commits by `merge-tree`; with a git that has none in a worktree of its own, the folder `scratch`."""
+    """Merges commits by `merge-tree`; with a git that has none in a worktree of its own, the folder `scratch`.
 
-    def __init__(self, repository: Repository, scratch: Path) -> None:
+    The file `board` is no cause of a conflict: only we and people write it, and it is combined by its rows.
+    """
+
+    def __init__(self, repository: Repository, scratch: Path, board: BoardFile) -> None:
         self._repository = repository
         self._scratch = scratch
+        self._board = board
         self._signs: bool | None = None
 
     async def merge(self, ours: str, theirs: str, message: str) -> str:
@@ -27,6 +32,37 @@ class Combiner:
 
     async def merge_tree(self, ours: str, theirs: str) -> str:
         """Give the tree of that merge, without a commit. Raises MergeConflictError with the paths, or GitError."""
+        try:
+            return await self._merged(ours, theirs)
+        except MergeConflictError as error:
+            if self._board.path not in error.paths:
+                raise
+            tree = await self._with_rows(ours, theirs)
+            if tree is None:
+                raise
+            return tree
+
+    async def _with_rows(self, ours: str, theirs: str) -> str | None:
+        """Merge with the board combined by its rows; None where one side has none.
+
+        Two orchestrators may each have merged the same two commits, with boards that git finds in conflict: then it
+        finds that conflict again in whatever is built on the one and on the other.
+        """
+        common = await self._repository.line("merge-base", ours, theirs)
+        before, mine, other = [
+            await self._repository.blob(commit, self._board.path) for commit in (common, ours, theirs)
+        ]
+        if mine is None or other is None:
+            return None
+        # Whatever the history says, what is the same on both sides is no conflict.
+        same = await self._tree_with(ours, self._board.path, lambda _: other)
+        if same is not None:
+            ours = await self._repository.line("commit-tree", "-p", ours, "-m", "With the other board", same)
+        tree = await self._merged(ours, theirs)
+        board = self._board.combine(before, mine, other)
+        return await self._tree_with(tree, self._board.path, lambda _: board) or tree
+
+    async def _merged(self, ours: str, theirs: str) -> str:
         if await self._repository.version() < MERGE_TREE:
             return await self._merge_in_worktree(ours, theirs)
         result = await self._repository.run(
@@ -79,24 +115,28 @@ class Combiner:
 
     async def with_file(self, commit: str, path: str, change: Callable[[bytes], bytes], message: str) -> str:
         """Give a child of `commit` in which one file's bytes are changed; `commit` itself when nothing changes."""
+        tree = await self._tree_with(commit, path, change)
+        return await self.commit(tree, (commit,), message) if tree is not None else commit
+
+    async def _tree_with(self, commit: str, path: str, change: Callable[[bytes], bytes]) -> str | None:
+        """Give the tree of a commit (or that tree) with one file's bytes changed; None when nothing changes."""
         run = self._repository.run
         entry = (await run("ls-tree", "-z", commit, "--", f":(top,literal){path}", check=False)).stdout
         if not entry:
-            return commit
+            return None
         mode, _, rest = entry.partition(" ")
         blob = rest.split("\t", 1)[0].split(" ")[-1]
         old = (await run("cat-file", "blob", blob)).stdout.encode("utf-8", "surrogateescape")
         new = change(old)
         if new == old:
-            return commit
+            return None
         # --no-filters: the bytes in the repository change where we change them, and nowhere else.
         written = await run("hash-object", "-w", "--no-filters", "--stdin", input=new)
         with tempfile.TemporaryDirectory(prefix="taskyard-") as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             await run("read-tree", commit, env=env)
             await run("update-index", "--cacheinfo", f"{mode},{written.stdout.strip()},{path}", env=env)
-            tree = (await run("write-tree", env=env)).stdout.strip()
-        return await self.commit(tree, (commit,), message)
+            return (await run("write-tree", env=env)).stdout.strip()
 
 
 def _conflict(paths: Sequence[str]) -> MergeConflictError:

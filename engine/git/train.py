@@ -37,8 +37,8 @@ class Train:
 
     Where several processes land on one target from one repository, `space` gives each refs of its own, and `gate` lets
     one at a time through.
-    `set_statuses` changes the board's bytes; `check` verifies combined trees (empty: the members' own commands);
-    `sleep` and `rng` serve the waits between refused pushes.
+    `set_statuses` and `combine_boards` work on the board's bytes; `check` verifies combined trees (empty: the members'
+    own commands); `sleep` and `rng` serve the waits between refused pushes.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Train:
         tree: Path,
         verify: Verify,
         set_statuses: Callable[[bytes, Mapping[str, BoardStatus]], bytes],
-        read_statuses: Callable[[bytes], Mapping[str, BoardStatus]],
+        combine_boards: Callable[[bytes | None, bytes, bytes], bytes],
         check: str = "",
         space: str = "",
         gate: Gate | None = None,
@@ -63,10 +63,10 @@ class Train:
         self._trees = (tree, scratch)
         self._repository = repository
         self._upstream = upstream
-        combiner = Combiner(repository, scratch)
-        board_file = BoardFile(board, read_statuses, set_statuses)
+        board_file = BoardFile(board, set_statuses, combine_boards)
+        combiner = Combiner(repository, scratch, board_file)
         self._refs = LandingRefs(repository, upstream.target, space)
-        self._ground = Ground(repository, combiner, board_file, base=base, run=run, target=upstream.target)
+        self._ground = Ground(repository, combiner, base=base, run=run, target=upstream.target)
         self._space = space
         self._foreign = ForeignLandings(repository, board)
         coupler = Coupler(repository, combiner, run=run, board=board, ref=self._refs.current)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.board import read_statuses, with_statuses
+from engine.board import combined, with_statuses
 from engine.git.checkout import check_out
 from engine.git.registry import add_detached
 from engine.git.repository import Repository
@@ -160,7 +160,7 @@ def _new_train(repository: Repository, base: str, work: Path) -> Train:
         tree=work / "_train",
         verify=verify,
         set_statuses=with_statuses,
-        read_statuses=read_statuses,
+        combine_boards=combined,
         check="true",
     )
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.board import read_statuses, with_statuses
+from engine.board import combined, with_statuses
 from engine.git.names import slug
 from engine.git.repository import Repository, _commands
 from engine.git.train import Cargo, Checked, Train
@@ -44,7 +44,7 @@ async def main(checkout: Path, root: Path) -> None:
         tree=root / "_train",
         verify=verify,
         set_statuses=with_statuses,
-        read_statuses=read_statuses,
+        combine_boards=combined,
         check="true",
     )
     done = {item.task_id for item in await train.start()}

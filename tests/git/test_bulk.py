@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from engine.board import combined, with_statuses
 from engine.git.bulk import Member, merge_in_bulk
+from engine.git.cargo import BoardFile
 from engine.git.combine import Combiner
 from engine.git.repository import Repository
 from tests.sample_repository import SampleRepository
@@ -63,7 +65,9 @@ async def test_they_are_the_merges_that_git_makes_one_by_one(repo: Make) -> None
     made = await in_bulk(sample, *members)
     assert made is not None
     repository = await Repository.open(sample.path, environ=os.environ)
-    combiner = Combiner(repository, sample.path.with_name("scratch"))
+    combiner = Combiner(
+        repository, sample.path.with_name("scratch"), BoardFile("board.md", with_statuses, combined)
+    )
     tip = sample.git("rev-parse", "main")
     before = tip
     for member, commit in zip(members, made, strict=True):

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine.board import read_statuses, with_statuses
+from engine.board import combined, with_statuses
 from engine.git.cargo import Cargo, Checked, TrainResult
 from engine.git.names import slug
 from engine.git.repository import Repository
@@ -141,7 +141,7 @@ async def ride(sample: SampleRepository, root: Path, target: str, cargo: Sequenc
         tree=root / "_train",
         verify=check,
         set_statuses=with_statuses,
-        read_statuses=read_statuses,
+        combine_boards=combined,
         check="the check",
     )
     await train.start()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from engine.board import read_statuses, with_statuses
+from engine.board import combined, with_statuses
 from engine.git.repository import Repository
 from engine.git.train import Cargo, Checked, Train, TrainResult
 from engine.git.upstream import Upstream
@@ -61,7 +61,7 @@ class Yard:
             "tree": self.root / "_train",
             "verify": self.verify,
             "set_statuses": with_statuses,
-            "read_statuses": read_statuses,
+            "combine_boards": combined,
             "check": "./check",
             "sleep": self.sleep,
             "rng": random.Random(7),

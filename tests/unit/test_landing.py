@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine import events as ev
-from engine.board import read_statuses, with_statuses
+from engine.board import combined, with_statuses
 from engine.bus import Bus
 from engine.errors import StoreError
 from engine.events import Event
@@ -58,7 +58,7 @@ async def yard(repo: Callable[..., SampleRepository], tmp_path: Path) -> Any:
             tree=tmp_path / "trees" / "_train",
             verify=check,
             set_statuses=with_statuses,
-            read_statuses=read_statuses,
+            combine_boards=combined,
         )
         await train.start()
         bus = Bus()
