@@ -39,6 +39,7 @@ def crew_of(snapshot: Snapshot) -> tuple[PeerFigures, ...]:
             peer,
             present=True,
             finished=snapshot.run.finished is not None,
+            working=peer.working if snapshot.run.finished is None else 0,
             landed=totals.landed,
             pushes=totals.pushes,
             usd=totals.usd,
@@ -55,9 +56,12 @@ def headcount(crew: Sequence[PeerFigures]) -> str:
 
 
 def cells_of(snapshot: Snapshot) -> list[tuple[str, ...]]:
-    """A row for each, and one for all: who, working, landed, pushes, cost; without colour, for tables."""
+    """A row for each, and one for all: who, working, landed, pushes, cost; without colour, for tables.
+
+    Whoever prints it is another process than all of them: none is "this one".
+    """
     crew = crew_of(snapshot)
-    names = [_name(peer, snapshot) for peer in crew]
+    names = [_name(peer) for peer in crew]
     rows = [(name, *_figures(peer, money)) for name, peer in zip(names, crew, strict=True)]
     return [*rows, ("all", *_figures(_sum(crew), money))] if rows else []
 
@@ -79,7 +83,7 @@ def crew_lines(snapshot: Snapshot, cells: int, height: int) -> list[Line]:
     for peer in shown:
         mine = peer.run == snapshot.run.run
         tone = "text" if mine else "muted" if peer.at_work else "faint"
-        lines.append(_row(f"  {_name(peer, snapshot)}", _figures(peer, dollars), tone, cells))
+        lines.append(_row(f"  {_name(peer, here=mine)}", _figures(peer, dollars), tone, cells))
     rest = len(crew) - len(shown)
     label = f"  all, with {rest} not shown" if rest else "  all"
     lines.append(_row(label, _figures(_sum(crew), dollars), "muted", cells))
@@ -103,9 +107,8 @@ def crew_changes(before: Sequence[PeerFigures], after: Snapshot) -> Iterator[str
             yield f"{place_of(peer.host, peer.pid)} has {ended}, with {landed} landed: {at_work}"
 
 
-def _name(peer: PeerFigures, snapshot: Snapshot) -> str:
-    this_one = peer.run == snapshot.run.run
-    mark = ", this one" if this_one else "" if peer.at_work else ", finished" if peer.present else ", gone"
+def _name(peer: PeerFigures, *, here: bool = False) -> str:
+    mark = ", this one" if here else "" if peer.at_work else ", finished" if peer.present else ", gone"
     return f"{place_of(peer.host, peer.pid)}{mark}"
 
 

@@ -53,7 +53,7 @@ class Crew:
         self._store = store
         self._lock = lock
         self._terms = told.terms
-        self._peers: dict[str, PeerFigures] = {}
+        self._peers = {told.figures.run: told.figures}
         self._gone: set[str] = set()
 
     @classmethod
@@ -76,9 +76,11 @@ class Crew:
         crew = cls(store, board, lock, told)
         if there:
             crew.differences = tuple(_differences(there[0], terms.others, there[0].terms.others))
+            present = {member.figures.run for member in there}
             # Also of those that left or died before: what they have spent is part of the bill.
             for member in await _all_of(store, board, session):
-                crew._peers[member.figures.run] = replace(member.figures, present=False)
+                peer = member.figures
+                crew._peers.setdefault(peer.run, replace(peer, present=peer.run in present))
         return crew
 
     @property

@@ -147,6 +147,13 @@ async def test_each_knows_of_all_and_remembers_who_has_left(join: Party) -> None
     assert sum(peer.usd for peer in two.crew.peers) == 3.0, "what was spent stays spent"
 
 
+async def test_who_joins_knows_at_once_who_is_at_work(join: Party) -> None:
+    one = await join("one")
+    await until(lambda: [peer.present for peer in one.crew.peers] == [True])
+    two = await join("two")
+    assert [(peer.run, peer.at_work) for peer in two.crew.peers] == [("one", True), ("two", True)]
+
+
 async def test_who_joins_later_knows_what_those_that_left_have_spent(join: Party) -> None:
     one, two = await join("one", usd=1.0), await join("two")
     await join.leave(one)

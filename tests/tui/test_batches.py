@@ -41,3 +41,10 @@ def test_a_train_grows_older_after_the_run_has_ended() -> None:
     run = RunView(started=1.0, finished=samples.finished(at=NOW - 79.0))
     line = shown(Snapshot(at=NOW - 79.0, run=run, trains=(train,)))[-1]
     assert "✓ 1 landed  1 min ago" in line
+
+
+def test_a_train_that_landed_nothing_is_no_success() -> None:
+    train = TrainView(1, "landed", ("T1", "T2"), NOW - 5.0, ended_at=NOW - 2.0, sent_back=2)
+    line = shown(Snapshot(trains=(train,)))[-1]
+    assert "! 0 landed, 2 sent back" in line
+    assert "✓" not in line

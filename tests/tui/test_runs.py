@@ -55,6 +55,23 @@ async def test_the_history_lists_the_runs_and_how_each_stands(tmp_path: Path) ->
         assert "r-middle  pid 4242 on elsewhere" in shown(app, "RunList")
 
 
+async def test_the_run_on_the_screen_is_as_far_in_the_list_as_in_the_header(tmp_path: Path) -> None:
+    source = moments.running()
+    past.record(tmp_path, sample_run.RUN, started=BEGIN - 95, seconds=5, owner=Owner.of_this_process())
+    source.lookups = past.lookups(tmp_path)
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("5", "plus")
+        await listed(app, 1)
+        snapshot = app.frame.snapshot
+        far = f"{snapshot.count(TaskState.LANDED)}/{snapshot.total}"
+        assert far in shown(app, "#header")
+        assert far in shown(app, "RunList")
+        source.play(sample_run.finished(source.now(), landed=24, failed=0, status="landed"))
+        await until(lambda: "24/24" in shown(app, "RunList"))
+
+
 async def test_a_run_is_counted_anew_once_it_has_ended_and_as_its_end_tells(tmp_path: Path) -> None:
     past.record(tmp_path, "r-now", started=BEGIN - 95, seconds=95, owner=Owner.of_this_process())
     source = moments.running()

@@ -6,7 +6,7 @@ import pytest
 
 from engine import events as ev
 from engine.figures import PeerFigures
-from tests.tui import moments
+from tests.tui import moments, sample_run
 from tests.tui.moments import SIZES
 from tests.tui.test_keys import WIDE, calls, ready, shown, until
 from tui.app import DashboardApp
@@ -76,6 +76,18 @@ async def test_a_dashboard_that_stays_open_after_its_end_is_not_at_work() -> Non
         await ready(app)
         await until(lambda: "0 orchestrators, 1 finished" in shown(app, "#crew"))
         assert "build-02, process 917, finished" in shown(app, "#crew")
+
+
+async def test_what_has_finished_is_at_work_on_nothing() -> None:
+    source = moments.shared()
+    source.play(sample_run.finished(source.now(), landed=24, failed=0, status="landed"))
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE):
+        await ready(app)
+        await until(lambda: "all landed" in shown(app, "#header"))
+        await until(lambda: "this one" in shown(app, "#crew"))
+        [mine] = [line for line in shown(app, "#crew").splitlines() if "this one" in line]
+        assert mine.split("this one")[1].split()[0] == "0", "the last figures that it told were older"
 
 
 async def test_the_banner_says_what_waits_while_the_locks_are_away() -> None:

@@ -123,7 +123,7 @@ def _past_train_lines(train: TrainView, frame: Frame, width: int) -> list[Line]:
         rows = wrapped(safe_text(train.detail or "failed"), width - 8, "bad")
         return [(name, ("✗ ", "bad"), *rows[0]), *((("        ", "text"), *row) for row in rows[1:3])]
     full = width >= FULL
-    spans = [name, (f"✓ {train.landed} landed", "good")]
+    spans = [name, (f"✓ {train.landed} landed", "good") if train.landed else ("! 0 landed", "warn")]
     if train.sent_back:
         spans.append((f", {train.sent_back} sent back" if full else f", {train.sent_back} back", "warn"))
     spans.append((f"  {ago(max(0.0, now - ended))} ago", "faint"))

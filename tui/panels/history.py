@@ -11,6 +11,7 @@ from tui.line import BLANK, Line, bar, cut_line, joined, sparkline, spread, text
 from tui.panels.panel import Panel
 from tui.plain import ago, count, size
 from tui.source.lookups import Lookups
+from tui.source.runs import progress_of
 from tui.trends import history_fill
 from tui.widgets.line_view import LineView
 from tui.widgets.run_list import RunList
@@ -51,7 +52,10 @@ class HistoryPanel(Panel):
         view.styles.height = len(lines)
         view.show([cut_line(line, width) for line in lines])
         runs = self.query_one(RunList)
-        runs.follow(frame.snapshot.run.run)
+        replay = (
+            frame.mode == "REPLAY"
+        )  # there the list tells how far the run came, not the moment on the screen
+        runs.follow(frame.snapshot.run.run, None if replay else progress_of(frame.snapshot))
         self.head("", "enter plays a run again" if self._lookups.has_runs else "")
 
     def focus_inside(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from engine.errors import StoreError
 from engine.events import Event
 from engine.model import TaskState
+from engine.snapshot import Snapshot
 from engine.state import RunState
 
 if TYPE_CHECKING:
@@ -55,6 +56,14 @@ class Progress:
     seconds: float | None = None
 
 
+def progress_of(snapshot: Snapshot) -> Progress:
+    """How far the run is that stands as the snapshot tells."""
+    idle = snapshot.run.idle
+    if (end := snapshot.run.finished) is not None:
+        return Progress(end.landed, end.total, idle, end.duration_s)
+    return Progress(snapshot.count(TaskState.LANDED), snapshot.total, idle)
+
+
 class Runs:
     """Reads the journal at `state_db`. Every method blocks, and raises StoreError when the journal cannot be read."""
 
@@ -78,10 +87,7 @@ class Runs:
         while page := reader.poll(run, after):
             state.apply_all(event for _, event in page)
             after = page[-1][0]
-        idle = state.run.idle
-        if (end := state.run.finished) is not None:
-            return Progress(end.landed, end.total, idle, end.duration_s)
-        return Progress(state.count(TaskState.LANDED), len(state.tasks), idle)
+        return progress_of(state.snapshot())
 
     def events(self, run: str) -> tuple[Event, ...]:
         """All that happened in a run so far."""

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import overload
 
 from textual import events, work
+from textual.timer import Timer
 
 from engine.errors import TaskyardError
 from tui.format import fit, safe_text
@@ -44,6 +45,8 @@ class RunList(PickList):
         self._final: frozenset[tuple[str, float]] = frozenset()  # runs measured after their end, and that end
         self._problem = ""
         self._shown = ""
+        self._own: Progress | None = None
+        self._later: Timer | None = None
         self._read_at = float("-inf")
         self._known = False
 
@@ -52,14 +55,27 @@ class RunList(PickList):
         """What is listed."""
         return self._listing.runs
 
-    def follow(self, shown: str) -> None:
-        """Show the list, with a mark at the run that is on the screen; read it again when it may have changed."""
+    def follow(self, shown: str, own: Progress | None = None) -> None:
+        """Show the list, with a mark at the run that is on the screen; read it again when it may have changed.
+
+        `own` is how far that run is, where the screen knows it better than the last reading.
+        """
         again = shown != self._shown or time.monotonic() - self._read_at >= READ_EVERY
-        self._shown = shown
-        if again and self._lookups.has_runs and self.size.height:
+        self._shown, self._own = shown, own
+        if again:
+            self._read_now()
+        elif self._later is None:
+            # What moved last may be the end, of this run or of another.
+            self._later = self.set_timer(READ_EVERY, self._read_now)
+        self._draw()
+
+    def _read_now(self) -> None:
+        if self._later is not None:
+            self._later.stop()
+            self._later = None
+        if self._lookups.has_runs and self.size.height:
             self._read_at = time.monotonic()
             self._read()
-        self._draw()
 
     @work(exclusive=True, group="runs")
     async def _read(self) -> None:
@@ -105,7 +121,8 @@ class RunList(PickList):
             words = self._problem or ("no runs yet" if self._known else "")
             self.offer((), [text(words, "warn" if self._problem else "faint")])
             return
-        self.offer(self._keys_of, _Rows(self._listing, self._progress, self._shown, width, self._process))
+        progress = self._progress if self._own is None else {**self._progress, self._shown: self._own}
+        self.offer(self._keys_of, _Rows(self._listing, progress, self._shown, width, self._process))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Other runs come into sight."""
@@ -116,11 +133,11 @@ class RunList(PickList):
     def on_focus(self) -> None:
         """Whoever comes here wants to see how it is now."""
         self._read_at = float("-inf")
-        self.follow(self._shown)
+        self.follow(self._shown, self._own)
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out for the new size."""
-        self.follow(self._shown)
+        self.follow(self._shown, self._own)
 
 
 @dataclass(frozen=True, slots=True)
