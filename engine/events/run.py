@@ -120,8 +120,9 @@ class RunFinished(Event, frozen=True, kw_only=True):
     """The last event of a run, and the last line of `run --json`. Scripts may rely on every field.
 
     `status`: landed (all that the board asks for), failed (some did not land), budget, interrupted. `blocked` counts
-    tasks that never started because one they wait for did not land. `tokens` by class; `duration_s` counts from the
-    first start, over all resumes, but not the time between them, when no process worked on the run.
+    tasks that never started because one they wait for did not land, `trains` those that landed something.
+    `tokens` by class; `duration_s` counts from the first start, over all resumes, but not the time between them, when
+    no process worked on the run.
     """
 
     status: Literal["landed", "failed", "budget", "interrupted"]
