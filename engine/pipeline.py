@@ -127,7 +127,7 @@ async def run_task(
 
 def _given_up(number: int, failures: int, failure: StageFailedError) -> str:
     if number > failures:  # Some attempts failed for no fault of the task, or were applied from the cache.
-        return f"{failure.message} (attempt {number}, after {failures} failures)"
+        return f"{failure.message} (failure {failures} of {failures} allowed, attempt {number} in all)"
     return failure.message if failures == 1 else f"{failure.message} (attempt {failures} of {failures})"
 
 

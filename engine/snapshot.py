@@ -88,8 +88,9 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     `over` says that the newest attempt came to an end of its own, so that the next one is another; without it, an
     attempt that stands still was interrupted. `failures` and `returns` count failed attempts and send-backs since
     somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the newest lessons this
-    task caused and has not resolved yet. `ended_badly` are the attempts that did, the newest of them last; for `idle`
-    seconds since it started, nobody worked on the run. `revised` is the row as it was taken in once the task had begun:
+    task caused and has not resolved yet. `ended_badly` are the attempts that did, the newest of them last. `ended`
+    stands until somebody works on it again after a retry; for `idle` seconds since it started it had ended, or nobody
+    worked on the run. `revised` is the row as it was taken in once the task had begun:
     a retry takes it. `removed` says that the board no longer asks for the task, which was cancelled for that. `put_off`
     is an edit of the board that ends the task here, once no other orchestrator works on it.
     """
@@ -141,7 +142,8 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
         return self.task.id
 
     def elapsed(self, now: float) -> float:
-        """Seconds from the first attempt to the end, or to `now`, without those in which nobody worked on the run.
+        """Seconds from the first attempt to the end, or to `now`, without those between an end and the next attempt,
+        and those in which nobody worked on the run.
 
         0 before the first attempt.
         """

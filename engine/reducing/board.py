@@ -8,7 +8,7 @@ from typing import Any
 from engine import events as ev
 from engine.model import BoardStatus, Task, TaskState
 from engine.reducing.facts import Facts
-from engine.reducing.motion import reopened, rewritten, stopped
+from engine.reducing.motion import ended_at, reopened, rewritten, stopped
 from engine.rows import EditKind, RowEdit
 from engine.snapshot import BoardOffer, TaskView
 
@@ -85,7 +85,7 @@ def _end(state: Facts, view: TaskView, end: TaskState, why: str, at: float) -> N
         state=end,
         stage=None,
         stage_started=None,
-        ended=at,
+        **ended_at(view, at),
         problem=why,
         last=why,
         put_off=None,
@@ -107,7 +107,7 @@ def _landed(state: Facts, view: TaskView, row: Task, at: float) -> None:
         state=TaskState.LANDED,
         stage=None,
         stage_started=None,
-        ended=at,
+        **ended_at(view, at),
         problem="",
         put_off=None,
         last="landed, says the board",

@@ -44,6 +44,19 @@ def stopped(view: TaskView, at: float, why: str) -> dict[str, Any]:
     return {"spans": spans, **calls_of(calls)}
 
 
+def ended_at(view: TaskView, at: float) -> dict[str, Any]:
+    """The view's fields once it has ended, now or again."""
+    return {**worked_on(view, at), "ended": at}
+
+
+def worked_on(view: TaskView, at: float) -> dict[str, Any]:
+    """The view's fields once somebody works on it: what passed since it had ended was nobody's work."""
+    if view.ended is None:
+        return {}
+    rest = max(0.0, at - view.ended) if view.started is not None else 0.0
+    return {"ended": None, "idle": view.idle + rest}
+
+
 def reopened(view: TaskView) -> dict[str, Any]:
     """The view's fields once somebody asked to try it again: by the row as it stands by now."""
     fields = rewritten(view, view.revised) if view.revised is not None else {}
@@ -51,7 +64,6 @@ def reopened(view: TaskView) -> dict[str, Any]:
         **fields,
         "state": TaskState.WAITING,
         "removed": False,
-        "ended": None,
         "problem": "",
         "last": "",
         "sent_back": False,

@@ -66,7 +66,6 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
                 state=TaskState.QUEUED,
                 stage=None,
                 stage_started=None,
-                ended=None,
                 **stopped(view, left, "interrupted"),
             )
     for number, train in state.trains.items():

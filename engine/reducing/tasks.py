@@ -11,7 +11,7 @@ from engine import events as ev
 from engine.figures import StageTime
 from engine.model import Stage, TaskState
 from engine.reducing.facts import Facts
-from engine.reducing.motion import reopened, stopped
+from engine.reducing.motion import ended_at, reopened, stopped, worked_on
 from engine.snapshot import LessonNote, StageSpan, TaskView, TryView
 
 MAX_SPANS = 60  # stages of one task, the newest
@@ -66,7 +66,7 @@ def _attempt_started(state: Facts, e: ev.AttemptStarted) -> None:
         logs=e.logs,
         lessons=e.lessons,
         started=view.started if view.started is not None else e.at,
-        ended=None,
+        **worked_on(view, e.at),
         commit="",
         change=None,
         problem="",
@@ -82,7 +82,14 @@ def _stage_started(state: Facts, e: ev.StageStarted) -> None:
     view = state.tasks.get(e.task)
     if view is not None:
         spans = (*view.spans, StageSpan(e.attempt, e.stage, e.at))[-MAX_SPANS:]
-        state.change(e.task, state=TaskState.RUNNING, stage=e.stage, stage_started=e.at, spans=spans)
+        state.change(
+            e.task,
+            state=TaskState.RUNNING,
+            stage=e.stage,
+            stage_started=e.at,
+            spans=spans,
+            **worked_on(view, e.at),
+        )
 
 
 def _stage_finished(state: Facts, e: ev.StageFinished) -> None:
@@ -208,7 +215,7 @@ def _landed(state: Facts, e: ev.TaskLanded) -> None:
         stage_started=None,
         commit=e.commit,
         train=e.train,
-        ended=e.at,
+        **ended_at(view, e.at),
         problem="",
         put_off=None,
         sent_back=False,
@@ -225,12 +232,14 @@ def _task_ended(state: Facts, e: ev.TaskEnded) -> None:
         e.task,
         state=e.state,
         stage_started=None,
-        ended=e.at,
+        **ended_at(view, e.at),
         problem=e.reason,
         put_off=None,
         last=e.reason,
         **stopped(view, e.at, e.reason),
     )
+    if e.state is TaskState.FAILED:
+        state.notice(e.at, "warning", f"given up: {e.reason}", e.task)
     if ended is not None and ended.attempt and not ended.over:
         state.change(e.task, ended_badly=_ended_badly(ended))
 

@@ -82,7 +82,7 @@ async def test_failures_of_before_count_and_the_next_attempt_hears_of_them() -> 
 
 async def test_attempts_that_are_no_failures_are_not_counted_among_them() -> None:
     memory = Memory({("verify", n): failed() for n in (2, 3)})
-    with pytest.raises(GivenUpError, match=r"attempt 3, after 2 failures"):
+    with pytest.raises(GivenUpError, match=r"failure 2 of 2 allowed, attempt 3 in all"):
         await run_task(TASK, memory, start=Start(attempt=2), max_attempts=2)
 
 

@@ -103,6 +103,46 @@ def test_a_cancelled_task_has_nothing_in_motion() -> None:
     assert view.elapsed(999.0) == 3.0
 
 
+# Trying again
+
+
+def test_the_time_that_a_task_lay_ended_is_nobodys_work() -> None:
+    end = ev.TaskEnded(at=106.0, task="A-1", state=TaskState.FAILED, reason="red")
+    state = after(attempt(at=101.0), FAILED, end)
+    assert state.view("A-1").elapsed(150.0) == 5.0
+    state.apply(ev.RunResumed(at=200.0, host="h", pid=8, rested=True))
+    state.apply(ev.TaskReopened(at=200.0, task="A-1"))
+    assert state.view("A-1").elapsed(210.0) == 5.0, "it waits, and nobody works on it"
+    state.apply(attempt(2, at=220.0))
+    assert state.view("A-1").elapsed(223.0) == 8.0
+    state.apply(ev.TaskEnded(at=224.0, task="A-1", state=TaskState.CANCELLED, reason="cancelled"))
+    assert state.view("A-1").elapsed(900.0) == 9.0
+
+
+def test_an_interrupted_attempt_that_goes_on_after_a_retry_does_not_count_the_time_between() -> None:
+    end = ev.TaskEnded(at=106.0, task="A-1", state=TaskState.CANCELLED, reason="cancelled")
+    state = after(attempt(at=101.0), end, ev.TaskReopened(at=200.0, task="A-1"))
+    state.apply(stage(Stage.VERIFY, at=210.0))
+    assert state.view("A-1").elapsed(212.0) == 7.0
+
+
+def test_what_ended_before_it_began_counts_from_its_first_attempt() -> None:
+    end = ev.TaskEnded(at=106.0, task="A-1", state=TaskState.CANCELLED, reason="cancelled")
+    state = after(end, ev.TaskReopened(at=200.0, task="A-1"), attempt(at=210.0))
+    assert state.view("A-1").elapsed(212.0) == 2.0
+
+
+def test_a_task_that_is_given_up_is_a_notice_each_time_and_a_cancelled_one_is_none() -> None:
+    ends = [
+        ev.TaskEnded(at=106.0, task=name, state=end, reason="red")
+        for name, end in (("A-1", TaskState.FAILED), ("B-2", TaskState.CANCELLED))
+    ]
+    state = after(attempt(), *ends)
+    assert [(each.task, each.text) for each in state.notices] == [("A-1", "given up: red")]
+    state.apply_all([ev.TaskReopened(at=107.0, task="A-1"), attempt(2, at=108.0), ends[0]])
+    assert len(state.notices) == 2
+
+
 # Resuming
 
 
