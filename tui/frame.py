@@ -34,8 +34,10 @@ class Frame:
     @property
     def until(self) -> float:
         """The time up to which running things have lasted: a dead run stands still."""
-        if self.snapshot.run.finished is not None or not self.health.alive:
+        if self.snapshot.run.finished is not None:
             return self.snapshot.at
+        if not self.health.alive:
+            return max(self.snapshot.at, self.health.alive_until)
         return self.now
 
     @property

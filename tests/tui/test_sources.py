@@ -18,6 +18,7 @@ from tests.sample_repository import SampleRepository
 from tests.tui import sample_run
 from tui.diff import MAX_LINES, MOST_LINES, diff_text
 from tui.estimates import throughput, time_to_go
+from tui.frame import Frame
 from tui.line import plain
 from tui.log_tail import FIRST_BYTES, LogTail
 from tui.source import Lookups, RecordedSource, ReplaySource, WatchSource
@@ -32,6 +33,10 @@ async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
 
 def living_process() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+
+def frame_of(source: WatchSource) -> Frame:
+    return Frame(source.latest(), source.now(), source.health(), source.mode)
 
 
 async def test_a_watched_run_is_followed_until_its_process_dies(tmp_path: Path) -> None:
@@ -50,10 +55,14 @@ async def test_a_watched_run_is_followed_until_its_process_dies(tmp_path: Path) 
         later = [e for e in sample_run.events() if sample_run.BEGIN + 95 < e.at <= sample_run.BEGIN + 290]
         await asyncio.wrap_future(journal.append("r1", later, durable=True))
         await until(lambda: source.latest().count(TaskState.FAILED) == 1)
+        shown = frame_of(source).elapsed
         process.kill()
         process.wait()
         await until(lambda: not source.health().alive)
         assert source.health().text == "the run has died; take it up with: taskyard run"
+        stopped = frame_of(source).elapsed
+        assert stopped >= shown, "the clock stands where it was, and does not go back to the last event"
+        assert frame_of(source).elapsed == stopped
     finally:
         process.kill()
         await source.stop()

@@ -22,11 +22,15 @@ STALE_AFTER = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the source is. `silent_for`: seconds since a sign of life. `text` is empty when all is well."""
+    """How the source is. `silent_for`: seconds since a sign of life. `text` is empty when all is well.
+
+    `alive_until`: of a run whose process has gone, when it was last seen alive, in seconds since the epoch.
+    """
 
     alive: bool = True
     silent_for: float = 0.0
     text: str = ""
+    alive_until: float = 0.0
 
     @property
     def stale(self) -> bool:

@@ -62,6 +62,7 @@ class WatchSource:
         self._row: RunRow | None = None
         self._problem = "opening the journal"
         self._alive = True
+        self._alive_until = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
         self.lookups = lookups or Lookups()
@@ -99,7 +100,8 @@ class WatchSource:
         if self._problem:
             return Health(True, self._silence(), self._problem)
         if not self._alive:
-            return Health(False, self._silence(), "the run has died; take it up with: taskyard run")
+            words = "the run has died; take it up with: taskyard run"
+            return Health(False, self._silence(), words, self._alive_until)
         silence = self._silence()
         return Health(True, silence, f"stale {silence:.0f} s" if silence >= STALE_AFTER else "")
 
@@ -150,7 +152,12 @@ class WatchSource:
             self._run, self._seq, self._state = row.run, row.resume_after, RunState()
         self._row = row
         self._beat = max(row.beat, self._state.at)
-        self._alive = row.ended is not None or row.is_alive(self._clock())
+        now = self._clock()
+        alive = row.ended is not None or row.is_alive(now)
+        if another or alive or self._alive:
+            # One that dies while it is watched stands still as it was shown last: its clock does not go back.
+            self._alive_until = self._beat if another else now
+        self._alive = alive
         return another
 
     def _take(self, reader: JournalReader) -> bool:
