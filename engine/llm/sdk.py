@@ -179,7 +179,10 @@ class Sdk:
             case anthropic.APIResponseValidationError():
                 return self._no_answer(text)
             case TypeError() if "authentication" in text:
-                return AuthenticationError("there is no API key", "set ANTHROPIC_API_KEY, or [llm] base_url")
+                return AuthenticationError(
+                    "there is no API key",
+                    'set ANTHROPIC_API_KEY, or [llm] base_url, or kind = "command" for the roles',
+                )
             case anthropic.CredentialsError():
                 return AuthenticationError(
                     f"the credentials cannot be loaded: {text}", "set ANTHROPIC_API_KEY"
