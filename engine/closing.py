@@ -36,6 +36,7 @@ def closing(snapshot: Snapshot, course: Course, *, at: float) -> ev.RunFinished:
         pushes=totals.pushes,
         model_calls=totals.model_calls,
         batch_calls=totals.batch_calls,
+        batched_requests=totals.batched_requests,
         cache_hits=totals.cache_hits,
         tokens=totals.usage,
         usd=totals.usd,

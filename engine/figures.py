@@ -156,16 +156,16 @@ class TrainView(msgspec.Struct, frozen=True):
 
 
 class SpendLine(msgspec.Struct, frozen=True):
-    """What one role spent on one model: `calls` are single ones, `batched` requests in batches, `cached` cost nothing.
+    """What one role spent on one model. The counts are those of `Totals`, parted by role and model.
 
     `usd` counts only answers with a known price, `unpriced` the others.
     """
 
     role: Role
     model: str
-    calls: int = 0
-    cached: int = 0
-    batched: int = 0
+    model_calls: int = 0
+    batched_requests: int = 0
+    cache_hits: int = 0
     usage: Usage = Usage()
     usd: float = 0.0
     usd_saved: float = 0.0

@@ -209,6 +209,7 @@ class _Result(TypedDict):
     reason: str
     commit: str
     model_calls: int
+    batched_requests: int
     cache_hits: int
     usage: Usage
     usd: float
@@ -221,7 +222,8 @@ def _result(view: TaskView) -> _Result:
         "attempts": view.attempt,
         "reason": view.problem,
         "commit": view.commit,
-        "model_calls": view.calls_made,
+        "model_calls": view.model_calls,
+        "batched_requests": view.batched_requests,
         "cache_hits": view.cache_hits,
         "usage": view.usage,
         "usd": view.usd,

@@ -85,6 +85,7 @@ class TryView(msgspec.Struct, frozen=True):
 class TaskView(msgspec.Struct, frozen=True, eq=False):
     """All that is known of one task. `usd` counts calls with a known price; `started` is its first attempt.
 
+    `model_calls`, `batched_requests` and `cache_hits` are those of `Totals`; `batched` counts requests on their way.
     `over` says that the newest attempt came to an end of its own, so that the next one is another; without it, an
     attempt that stands still was interrupted. `failures` and `returns` count failed attempts and send-backs since
     somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the newest lessons this
@@ -109,7 +110,8 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     usd: float = 0.0
     usd_saved: float = 0.0
     usage: Usage = Usage()
-    calls_made: int = 0
+    model_calls: int = 0
+    batched_requests: int = 0
     cache_hits: int = 0
     unpriced: int = 0
     branch: str = ""
@@ -244,8 +246,9 @@ class Totals(msgspec.Struct, frozen=True):
     Of the pushes, `marks` brought no task but only the board's new states.
     `landed` counts the tasks that this run has landed; others of the board may have landed before.
     `model_calls` counts the answers to single calls, `batched_requests` those to requests that went out in one of the
-    `batch_calls`. `usd_saved` is the sum of what the result cache, the service's prompt cache and the half price of
-    batches took off; the prompt cache's part is below nothing while more was written to it than was read.
+    `batch_calls`, `cache_hits` those that were used again from the result cache. `usd_saved` is the sum of what the
+    result cache, the service's prompt cache and the half price of batches took off; the prompt cache's part is below
+    nothing while more was written to it than was read.
     """
 
     trains: int = 0

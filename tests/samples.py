@@ -82,6 +82,7 @@ def finished(*, at: float, **changes: Any) -> ev.RunFinished:
         pushes=0,
         model_calls=0,
         batch_calls=0,
+        batched_requests=0,
         cache_hits=0,
         tokens=Usage(),
         usd=0.0,

@@ -18,7 +18,7 @@ from engine.state import RunState
 from tui.edits import summary, taken
 from tui.peers import crew_changes, place_of
 from tui.plain import count, duration, money, one_line, tokens_by_class
-from tui.sums import pushes_in_words, savings_by_cause
+from tui.sums import answers_in_words, pushes_in_words, savings_by_cause
 
 _MIN_WIDTH = 5  # the longest of run, board, batch, train and push
 _MAX_WIDTH = 14  # cells of the first column: a longer id runs on
@@ -218,7 +218,7 @@ class ProgressLines:
         ]
         yield f"{word}: {', '.join(parts)}, in {duration(end.duration_s)}"
         yield "  git      " + self._git_line(self._state.snapshot())
-        yield "  models   " + self._model_line(end)
+        yield "  models   " + answers_in_words(self._state.totals)
         if end.tokens.total:
             yield "  tokens   " + tokens_by_class(end.tokens)
         yield "  cost     " + self._cost_line(end)
@@ -247,13 +247,6 @@ class ProgressLines:
     def _cost_line(self, end: ev.RunFinished) -> str:
         causes = savings_by_cause(self._state.totals, money)
         return f"{money(end.usd)}, {money(end.usd_saved)} saved" + (f": {', '.join(causes)}" * bool(causes))
-
-    def _model_line(self, end: ev.RunFinished) -> str:
-        line = count(end.model_calls, "call")
-        if end.batch_calls:
-            batched = count(self._state.totals.batched_requests, "request")
-            line += f", {count(end.batch_calls, 'batch call')} for {batched}"
-        return line + f", {count(end.cache_hits, 'answer')} from the cache"
 
     def _clock(self, at: float) -> str:
         return duration(self._state.run.elapsed(at))

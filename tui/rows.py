@@ -107,10 +107,10 @@ def why(view: TaskView, others: Mapping[str, TaskView], batches: Mapping[str, Ba
 
 
 def ended_badly(view: TaskView) -> str:
-    """What the last try that ended badly came to: "try 1, verify: AssertionError"."""
+    """What the last try that ended badly came to: "exit 1: AssertionError"; with its number where several did."""
     last = view.ended_badly[-1]
-    where = f", {last.stage}" if last.stage is not None else ""
-    return f"try {last.attempt}{where}: {safe_text(last.problem)}"
+    which = f"try {last.attempt}: " if len(view.ended_badly) > 1 else ""
+    return f"{which}{safe_text(last.problem)}"
 
 
 def group_row(head: GroupHead, cells: int, *, here: bool = False) -> Line:
@@ -136,12 +136,12 @@ class Columns:
     last: int
 
     @classmethod
-    def of(cls, width: int, longest_id: int) -> Columns:
-        """The columns for a list that is `width` cells wide."""
+    def of(cls, width: int, longest_id: int, *, reasons: bool = False) -> Columns:
+        """The columns for a list that is `width` cells wide; `reasons`: the last one says why, and needs the room."""
         ids = max(2, min(MAX_ID if width >= COST_FROM else 10, longest_id))
-        bar = 4 if width >= BAR_FROM else 0
+        bar = 4 if width >= BAR_FROM and not reasons else 0
         attempt = 3 if width >= ELAPSED_FROM else 0
-        elapsed = 7 if width >= ELAPSED_FROM else 0
+        elapsed = 7 if width >= ELAPSED_FROM and not reasons else 0
         cost = 7 if width >= COST_FROM else 0
         state = 12
         used = 2 + sum(column + 1 for column in (ids, state, bar, attempt, elapsed, cost) if column)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from engine.model import TaskState
 from engine.snapshot import Snapshot, Totals
-from tui.plain import count
+from tui.plain import count, thousands
 
 
 def pushes_in_words(snapshot: Snapshot) -> str:
@@ -27,11 +27,28 @@ def pushes_in_words(snapshot: Snapshot) -> str:
     return "nothing landed, nothing pushed" if run.finished is not None else "nothing landed yet"
 
 
-def savings_by_cause(totals: Totals, price: Callable[[float], str]) -> list[str]:
-    """What each cause took off the bill, where it did: "prompts $0.14", "batches $0.07"."""
+def answers_in_words(totals: Totals) -> str:
+    """Where the answers of models came from: "73 single calls, 12 requests in 6 batches, 0 answers used again"."""
+    parts = [count(totals.model_calls, "single call")]
+    if totals.batch_calls or totals.batched_requests:
+        parts.append(batches_in_words(totals))
+    return ", ".join([*parts, f"{count(totals.cache_hits, 'answer')} used again"])
+
+
+def batches_in_words(totals: Totals) -> str:
+    """How many requests went out in how many calls: "12 requests in 6 batches"."""
+    return f"{count(totals.batched_requests, 'request')} in {count(totals.batch_calls, 'batch', 'batches')}"
+
+
+def savings_by_cause(totals: Totals, price: Callable[[float], str], *, tokens: bool = True) -> list[str]:
+    """What each cause took off the bill, where it did: "prompts $0.14", "batches $0.07".
+
+    `tokens`: tell how many the answers that were used again had taken.
+    """
+    again = f" for {thousands(totals.tokens_saved)} tokens" if tokens and totals.tokens_saved else ""
     causes = (
-        ("results", totals.usd_saved_results),
-        ("prompts", totals.usd_saved_prompts),
-        ("batches", totals.usd_saved_batches),
+        ("results", totals.usd_saved_results, again),
+        ("prompts", totals.usd_saved_prompts, ""),
+        ("batches", totals.usd_saved_batches, ""),
     )
-    return [f"{name} {price(usd)}" for name, usd in causes if abs(usd) >= 0.00005]
+    return [f"{name} {price(usd)}{more}" for name, usd, more in causes if abs(usd) >= 0.00005]

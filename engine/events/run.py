@@ -121,6 +121,7 @@ class RunFinished(Event, frozen=True, kw_only=True):
 
     `status`: landed (all that the board asks for), failed (some did not land), budget, interrupted. `blocked` counts
     tasks that never started because one they wait for did not land, `trains` those that landed something.
+    `model_calls` counts the answers to single calls, `batched_requests` those to requests in the `batch_calls`.
     `tokens` by class; `duration_s` counts from the first start, over all resumes, but not the time between them, when
     no process worked on the run.
     """
@@ -136,6 +137,7 @@ class RunFinished(Event, frozen=True, kw_only=True):
     pushes: int
     model_calls: int
     batch_calls: int
+    batched_requests: int = 0
     cache_hits: int
     tokens: Usage
     usd: float

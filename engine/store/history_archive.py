@@ -22,7 +22,8 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One execution of a task. `id` is unique over all runs, for instance `<run>/<task>/<times opened>`.
 
-    Times are seconds since the epoch; `ended` is None while it runs. `usage` and `usd` are what it spent.
+    Times are seconds since the epoch; `ended` is None while it runs. `usage` and `usd` are what it spent;
+    `model_calls`, `batched_requests` and `cache_hits` are those of a run's `Totals`.
     """
 
     id: str
@@ -37,6 +38,7 @@ class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     reason: str = ""
     commit: str = ""
     model_calls: int = 0
+    batched_requests: int = 0
     cache_hits: int = 0
     usage: Usage = Usage()
     usd: float = 0.0

@@ -51,8 +51,8 @@ def test_cache_stats(root: Path, run: Run) -> None:
     fill_cache(root)
     assert run("cache", "stats").splitlines() == [
         "entries   3, 6.0 kB of 1.1 GB",
-        "hits      100% of 1 look-up",
-        "saved     $0.25, 4.1k tokens",
+        "hits      100% of 1 look-up (model answers, checks, landed work)",
+        "saved     $0.25, 4.1k tokens, by what was used again; prompt caches and batches: taskyard status",
         "gone      0 evicted, 0 expired, 0 damaged",
     ]
     report = json.loads(run("cache", "stats", "--json"))

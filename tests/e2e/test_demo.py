@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +21,7 @@ from engine.llm.simulator import Simulator, load_scenario
 from engine.llm.simulator.counters import digest_of
 from engine.process import strays
 from engine.store.lessons import LessonStore
-from tests.cli.taskyard import PROGRAM
+from tests.cli.taskyard import PROGRAM, taskyard
 
 TASKS = 14
 TARGET = "taskyard/board"
@@ -44,6 +46,12 @@ class Demo:
             ["git", "-C", str(self.remote), *args], capture_output=True, text=True, check=True
         )
         return done.stdout.rstrip("\n")
+
+    def say(self, *command: str) -> Any:
+        """What a command of Taskyard says in the project, as JSON."""
+        said = taskyard(*command, "--json", at=self.root)
+        assert said.status == 0, said
+        return json.loads(said.out)
 
     @property
     def pushes(self) -> int:
@@ -82,6 +90,19 @@ def test_everything_lands_by_few_pushes(first: Demo) -> None:
     assert finished.pushes == first.pushes == finished.trains
     assert finished.pushes <= TASKS * 2 // 3
     assert finished.batch_calls >= 1
+
+
+def test_every_command_tells_the_same_figures(first: Demo) -> None:
+    status = first.say("status")["totals"]
+    history = first.say("history")
+    for name in ("model_calls", "batched_requests", "cache_hits"):
+        expected = getattr(first.finished, name)
+        assert status[name] == expected
+        assert sum(entry.get(name, 0) for entry in history) == expected
+    for name in ("batch_calls", "pushes", "landed", "usd", "usd_saved"):
+        assert status[name] == pytest.approx(getattr(first.finished, name))
+    assert sum(entry["usd"] for entry in history) == pytest.approx(first.finished.usd)
+    assert first.say("cache")["usd_saved"] == pytest.approx(status["usd_saved_results"])
 
 
 def test_the_story_of_the_demo_is_told(first: Demo) -> None:

@@ -434,7 +434,21 @@ async def test_a_click_moves_the_cursor_and_a_double_click_opens() -> None:
         await pilot.click(TaskList, offset=(10, 4))
         tasks = app.screen.query_one(TaskList)
         assert tasks.cursor == 4
-        await pilot.click(TaskList, offset=(10, 4), times=2)
+        await pilot.click(TaskList, offset=(10, 5), times=2)
+        await until(lambda: isinstance(app.screen, TaskScreen))
+
+
+async def test_a_second_click_opens_however_late_it_comes_unless_a_key_came_between() -> None:
+    app = DashboardApp(moments.running())
+    app.CLICK_CHAIN_TIME_THRESHOLD = -1.0  # type: ignore[misc]  # no click is near enough to another to make a double one
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.click(TaskList, offset=(10, 4))
+        await pilot.press("down", "up")
+        await pilot.click(TaskList, offset=(10, 4))
+        await pilot.pause()
+        assert isinstance(app.screen, MainScreen)
+        await pilot.click(TaskList, offset=(10, 4))
         await until(lambda: isinstance(app.screen, TaskScreen))
 
 

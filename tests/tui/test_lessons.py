@@ -77,7 +77,7 @@ async def test_a_lesson_opens_in_whole_by_key_and_by_mouse(size: str, tmp_path: 
         assert hits.cursor == 1
         await pilot.click(LessonList, offset=(4, 1))
         assert hits.cursor == 0
-        await pilot.click(LessonList, offset=(4, 1), times=2)
+        await pilot.click(LessonList, offset=(4, 1))
         await until(lambda: isinstance(app.screen, LessonScreen))
         assert isinstance(app.screen, LessonScreen)
         assert app.screen.lesson.failure_msg == "cart total is rounded twice"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tui.format import dollars
 from tui.frame import Frame
 from tui.headless import ProgressLines
 from tui.line import plain
-from tui.panels.batches import BatchesPanel
+from tui.panels.batches import BatchesPanel, batch_lines
 from tui.panels.caches import cache_lines, spend_lines
 from tui.source.protocol import Health
 from tui.sums import pushes_in_words, savings_by_cause
@@ -56,6 +57,8 @@ def test_savings_are_told_by_cause_and_add_up() -> None:
     )
     assert savings_by_cause(totals, dollars) == ["results $0.40", "prompts −$0.05", "batches $0.20"]
     assert savings_by_cause(Totals(), dollars) == []
+    again = Totals(usd_saved=0.4, usd_saved_results=0.4, tokens_saved=12_000)
+    assert savings_by_cause(again, dollars) == ["results $0.40 for 12.0k tokens"]
 
 
 def test_every_place_names_the_same_numbers() -> None:
@@ -75,13 +78,18 @@ def test_every_place_names_the_same_numbers() -> None:
     lines = ProgressLines()
     last = [line for event in events for line in lines.of(event)][-5:]
     assert sum(f"{pushes} for {totals.landed} tasks" in line for line in last) == 1
-    assert sum(f"{end.model_calls} calls, " in line for line in last) == 1
-    # The panel's lines by role add up to the run's sums.
-    assert sum(line.calls for line in snapshot.spend) == end.model_calls
-    assert sum(line.batched for line in snapshot.spend) == totals.batched_requests
-    assert sum(line.cached for line in snapshot.spend) == end.cache_hits
-    shown = [plain(line) for line in spend_lines(snapshot, 42)]
-    assert sum(int(line.split("$")[1].split()[1]) for line in shown) == end.model_calls
+    batches = f"{end.batched_requests} requests in {end.batch_calls} batches"
+    assert (
+        sum(f"{end.model_calls} single calls, {batches}, 0 answers used again" in line for line in last) == 1
+    )
+    assert sum(f"{batches}, " in plain(line) for line in batch_lines(frame, 42)) == 1
+    # What is told by role, and what the history keeps by task, adds up to the run's sums.
+    for name in ("model_calls", "batched_requests", "cache_hits"):
+        assert sum(getattr(line, name) for line in snapshot.spend) == getattr(end, name)
+        assert sum(getattr(view, name) for view in snapshot.tasks) == getattr(end, name)
+    shown = [re.search(r"(\d+) calls \+ (\d+) batched", plain(line)) for line in spend_lines(snapshot, 42)]
+    sums = [sum(int(found[part]) for found in shown if found is not None) for part in (1, 2)]
+    assert sums == [end.model_calls, end.batched_requests]
 
 
 def test_what_each_cause_saved_is_the_sum() -> None:

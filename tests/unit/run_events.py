@@ -101,7 +101,7 @@ def consistent(snapshot: Snapshot) -> None:
         for each in view.calls:
             assert each.ended is None or each.ended >= each.started
         assert (
-            min(view.usd, view.usd_saved, view.failures, view.returns, view.calls_made, view.cache_hits) >= 0
+            min(view.usd, view.usd_saved, view.failures, view.returns, view.model_calls, view.cache_hits) >= 0
         )
         if view.state.ended:
             assert view.batched == 0 or any(each.ended is None for each in view.calls)

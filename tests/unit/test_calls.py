@@ -139,7 +139,7 @@ async def test_an_answer_is_paid_for_once_and_told_with_all_its_figures(office: 
     assert (paid.usd_saved, free.usd_saved) == (0.0, paid.usd)
     assert len(desk.of(ev.CallStarted)) == 1
     view = desk.bus.state.view("T1")
-    assert (view.usd, view.usd_saved, view.calls_made, view.cache_hits) == (paid.usd, paid.usd, 1, 1)
+    assert (view.usd, view.usd_saved, view.model_calls, view.cache_hits) == (paid.usd, paid.usd, 1, 1)
     assert desk.cache.stats().usd_saved == pytest.approx(paid.usd)
 
 

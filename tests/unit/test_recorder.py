@@ -375,7 +375,8 @@ async def test_an_ended_task_is_in_the_history_with_what_it_used(tmp_path: Path)
     assert set(entries) == {"A-1", "B-2"}
     landed = entries["A-1"]
     assert (landed.status, landed.started, landed.ended, landed.commit) == ("landed", 2.0, 9.0, "c" * 40)
-    assert (landed.model_calls, landed.cache_hits, landed.usd, landed.usage) == (1, 2, 0.25, Usage(input=5))
+    assert (landed.model_calls, landed.batched_requests, landed.cache_hits) == (1, 0, 2)
+    assert (landed.usd, landed.usage) == (0.25, Usage(input=5))
     assert (entries["B-2"].status, entries["B-2"].reason) == ("cancelled", "cancelled")
     assert figures.entries == 2
     assert figures.journal_bytes > 0

@@ -45,7 +45,7 @@ def test_a_task_that_lands_leaves_all_its_figures() -> None:
     assert (view.state, view.stage, view.commit, view.train) == (TaskState.LANDED, None, "c" * 40, 1)
     assert view.elapsed(999.0) == 11.0
     assert [span.stage for span in view.spans] == list(Stage)
-    assert (view.usd, view.usd_saved, view.calls_made, view.cache_hits, view.batched) == (1.0, 0.5, 1, 1, 0)
+    assert (view.usd, view.usd_saved, view.model_calls, view.cache_hits, view.batched) == (1.0, 0.5, 1, 1, 0)
     assert view.usage == Usage(input=200, output=20)
     assert snapshot.count(TaskState.LANDED) == 1
     assert snapshot.count(TaskState.WAITING) == 1
@@ -66,7 +66,7 @@ def test_an_answer_from_the_cache_is_listed_although_no_call_was_made() -> None:
     (listed,) = view.calls
     assert (listed.source, listed.started, listed.ended) == (AnswerSource.CACHE, 101.0, 103.0)
     assert listed.record == "/logs/c.json"
-    assert (view.usd, view.calls_made, view.cache_hits) == (0.0, 0, 1)
+    assert (view.usd, view.model_calls, view.cache_hits) == (0.0, 0, 1)
 
 
 def test_an_unpriced_call_counts_as_such_and_costs_nothing_known() -> None:

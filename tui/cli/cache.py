@@ -49,12 +49,13 @@ def stats(as_json: AsJson = False, cache_dir: CacheDir = None) -> int:
     rate = (
         f"{found.hit_rate:.0%} of {count(found.hits + found.misses, 'look-up')}"
         if found.hit_rate is not None
-        else "–"
+        else "no look-up yet"
     )
     limits = f" of {size(found.max_bytes)}" if found.max_bytes else ""
     say(f"entries   {found.entries:,}, {size(found.bytes)}{limits}")
-    say(f"hits      {rate}")
-    say(f"saved     {money(found.usd_saved)}, {thousands(found.tokens_saved)} tokens")
+    say(f"hits      {rate} (model answers, checks, landed work)")
+    saved = f"{money(found.usd_saved)}, {thousands(found.tokens_saved)} tokens"
+    say(f"saved     {saved}, by what was used again; prompt caches and batches: taskyard status")
     say(f"gone      {found.evictions:,} evicted, {found.expirations:,} expired, {found.damaged:,} damaged")
     if found.disabled:
         say(f"disabled  {found.disabled}")

@@ -27,7 +27,7 @@ POLL_EVERY = 0.02
 LOOK_EVERY = 0.5
 """Seconds between two looks at whether the run's process still lives."""
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of what `status --json` prints; a program may rely on its fields."""
 
 
@@ -221,7 +221,7 @@ def _teller(as_json: bool) -> Any:
 def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> None:
     from engine.model import TaskState
     from tui.plain import count, duration, money
-    from tui.sums import pushes_in_words, savings_by_cause
+    from tui.sums import answers_in_words, pushes_in_words, savings_by_cause
 
     run, totals = snapshot.run, snapshot.totals
     state: str
@@ -244,10 +244,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None and not snapshot.others else ""
     causes = ", ".join(savings_by_cause(totals, money))
     say(f"{money(totals.usd)}{budget} spent, {money(totals.usd_saved)} saved" + f" ({causes})" * bool(causes))
-    say(
-        f"{count(totals.model_calls, 'call')}, {count(totals.batch_calls, 'batch call')} for "
-        f"{count(totals.batched_requests, 'request')}, {totals.cache_hits} from the cache; {pushes_in_words(snapshot)}"
-    )
+    say(f"{answers_in_words(totals)}; {pushes_in_words(snapshot)}")
     _say_crew(snapshot, at_work)
     if run.locks_away and at_work:
         say(f"{run.locks_away}: no task is claimed and nothing lands until it is back")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.figures import TemplateFigures
 from engine.snapshot import Snapshot
 from tui.format import dollars, safe_text
 from tui.frame import Frame
@@ -12,6 +13,7 @@ from tui.plain import count, size, thousands
 from tui.sums import savings_by_cause
 from tui.trends import dollars_saved, hit_rates
 
+FULL = 60  # cells from which there is room for words beside the figures
 MOST_TROUBLE = 2  # lines for why a model class has to wait
 
 
@@ -57,12 +59,13 @@ def percent(share: float | None) -> str:
 def cache_lines(frame: Frame, width: int) -> list[Line]:
     """What each cache held, and what that saved; at the right how it went over the run."""
     snapshot = frame.snapshot
-    spans = 6 if width < 60 else 24
+    spans = 24 if width >= FULL else 6
     begin = snapshot.run.started if snapshot.run.started is not None else frame.until
     rates = hit_rates(snapshot.samples, begin, frame.until, spans)
     savings = dollars_saved(snapshot.samples, begin, frame.until, spans)
     results, templates, totals = snapshot.results, snapshot.templates, snapshot.totals
-    cells = 8 if width < 60 else 16
+    full = width >= FULL
+    cells = 16 if full else 8
 
     def gauge(name: str, share: float | None, detail: str) -> Line:
         return (
@@ -81,19 +84,20 @@ def cache_lines(frame: Frame, width: int) -> list[Line]:
             snapshot.prompt_hit_rate,
             f"of {thousands(totals.usage.prompt)} tokens" if totals.usage.prompt else "no call yet",
         ),
-        gauge("templates", templates.hit_rate, f"{templates.renders:,} renders" if templates.renders else ""),
+        gauge("templates", templates.hit_rate, compiled_in_words(templates, full=full)),
         spread(
             (
                 ("saved     ", "muted"),
                 (dollars(totals.usd_saved), "good strong"),
-                (f"  {thousands(totals.tokens_saved)} tokens" if totals.tokens_saved else "", "faint"),
             ),
             sparkline(savings, "good"),
             width,
         ),
     ]
-    if causes := savings_by_cause(totals, dollars):
+    if causes := savings_by_cause(totals, dollars, tokens=full):
         lines += wrapped(", ".join(causes), width, "muted", " " * 10)
+    if full and looked:
+        lines.insert(1, text(" " * 10 + "looked up: model answers, checks, landed work", "faint"))
     if results.disabled:
         lines.append(text(f"the result cache is off: {safe_text(results.disabled)}", "warn"))
     elif results.entries:
@@ -103,6 +107,16 @@ def cache_lines(frame: Frame, width: int) -> list[Line]:
         for number, row in enumerate(wrapped(safe_text(results.last_miss), width - 10)):
             lines.append((("last miss " if number == 0 else " " * 10, "muted"), *row))
     return lines
+
+
+def compiled_in_words(templates: TemplateFigures, *, full: bool) -> str:
+    """How many renders of prompts found their template compiled: "95 of 95 renders; 12 compiled once"."""
+    if not templates.renders:
+        return ""
+    if not full:
+        return f"{templates.hits:,} of {templates.renders:,}"
+    renders = count(templates.renders, "render")
+    return f"{templates.hits:,} of {renders}; {templates.compilations:,} compiled once"
 
 
 def limiter_lines(frame: Frame, width: int) -> list[Line]:
@@ -131,11 +145,11 @@ def spend_lines(snapshot: Snapshot, width: int) -> list[Line]:
     lines: list[Line] = []
     for line in snapshot.spend:
         parts = [
-            count(line.calls, "call") if line.calls or not line.batched else "",
-            f"{line.batched} batched" if line.batched else "",
-            f"{line.cached} cached" if line.cached else "",
+            count(line.model_calls, "call") if line.model_calls or not line.batched_requests else "",
+            f"{line.batched_requests} batched" if line.batched_requests else "",
+            f"{line.cache_hits} cached" if line.cache_hits else "",
         ]
-        detail = ", ".join(part for part in parts if part)
+        detail = " + ".join(part for part in parts if part)
         spans = [(f"{line.role:<12}", "muted"), (f"{dollars(line.usd):>8}  ", "text"), (detail, "faint")]
         if width >= 70:
             usage = line.usage

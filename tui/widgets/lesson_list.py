@@ -49,6 +49,7 @@ class LessonList(LineView):
         self._entries: Sequence[Entry] = ()
         self._starts: list[int] = [0]
         self._cursor = 0
+        self._clicked = ""  # the mouse put the cursor on it, and nothing has moved it since
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Where nothing can be searched, the key is that of the dashboard."""
@@ -96,6 +97,7 @@ class LessonList(LineView):
     def _move_to(self, index: int) -> None:
         if self._entries:
             self._cursor = min(len(self._entries) - 1, max(0, index))
+            self._clicked = ""
             self._keep_in_sight()
             self.refresh()
 
@@ -138,11 +140,13 @@ class LessonList(LineView):
         self.post_message(self.SearchWanted())
 
     def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor, a second one opens the lesson."""
+        """A click moves the cursor, a second one on the same lesson opens it, however long after."""
         entry = self._entry_at(event.y + self.scroll_offset.y)
         if entry is not None:
-            again = entry == self._cursor and event.chain > 1
+            id = self._entries[entry].id
+            again = entry == self._cursor and id == self._clicked
             self._move_to(entry)
+            self._clicked = "" if again else id
             if again:
                 self.action_open()
 

@@ -78,6 +78,7 @@ class TaskList(ModeBound, RowView):
         self._chosen: Key | None = (
             None  # the cursor follows this row; until somebody moves it, it stays on top
         )
+        self._clicked: Key | None = None  # the mouse put the cursor on it, and nothing has moved it since
         self._drawn: dict[int, Line] = {}
 
     # What is shown
@@ -200,7 +201,7 @@ class TaskList(ModeBound, RowView):
     def _draw(self) -> None:
         """Draw the rows on the screen that do not look as they did."""
         width = self.scrollable_content_region.width
-        columns = Columns.of(width, self._longest_id)
+        columns = Columns.of(width, self._longest_id, reasons=self.problems_only)
         if columns != self._columns:
             self._columns = columns
             self._drawn.clear()
@@ -280,6 +281,7 @@ class TaskList(ModeBound, RowView):
         if not self._rows:
             return
         old, self._cursor = self._cursor, min(len(self._rows) - 1, max(0, index))
+        self._clicked = None
         self._chosen = key_of(self._rows[self._cursor])
         self._keep_in_sight()
         for row in (old, self._cursor):
@@ -345,10 +347,12 @@ class TaskList(ModeBound, RowView):
         self.post_message(self.Moved())
 
     def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor, a second one opens the task."""
+        """A click moves the cursor, a second one on the same task opens it, however long after."""
         row = event.y + self.scroll_offset.y
         if row < len(self._rows):
-            again = row == self._cursor and event.chain > 1
+            key = key_of(self._rows[row])
+            again = row == self._cursor and key == self._clicked
             self._move_to(row)
+            self._clicked = None if again else key
             if again:
                 self.action_open()
