@@ -17,7 +17,6 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.screen import Screen
-from textual.widgets import Input
 
 from engine.errors import TaskyardError
 from engine.snapshot import Snapshot, TaskView
@@ -37,6 +36,7 @@ from tui.screens.task import TaskScreen
 from tui.source import Source
 from tui.steering import Steering
 from tui.theme import DARK, DEFAULT_VARIABLES, LIGHT, theme_for
+from tui.widgets.typed_field import TypedField
 
 if TYPE_CHECKING:
     from engine.settings import NotifySettings
@@ -267,17 +267,16 @@ class DashboardApp(App[int]):
         self._back_to_main()
         self.pop_screen()
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """What was typed right after the key that opened a field belongs to the field; a key of another mode says so.
 
         Such keys were on their way to what had the focus before: "/fix" in one go must not press x. They are looked at
         here, where all that was pressed before them has had its effect.
         """
-        if isinstance(self.focused, Input):
-            if event.is_printable and event.character is not None:
+        if isinstance(self.focused, TypedField):
+            if await self.focused.take(event):
                 event.prevent_default()
                 event.stop()
-                self.focused.insert_text_at_cursor(event.character)
         elif isinstance(self.screen, FrameScreen) and self.screen.refuses(event.key):
             event.stop()
             self.steering.refuse()

@@ -21,6 +21,7 @@ from tui.panels.panel import Panel
 from tui.plain import count
 from tui.source.lookups import Lookups
 from tui.widgets.lesson_list import Entry, LessonList
+from tui.widgets.typed_field import TypedField
 
 if TYPE_CHECKING:
     from engine.store.lessons.ranking import Hit
@@ -31,7 +32,7 @@ TYPING = "type to search · esc leaves"
 WAITING = "search (4): words, type: failure: file: since:"
 
 
-class LessonInput(Input):
+class LessonInput(TypedField):
     """One line to type what to look for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -101,7 +102,7 @@ class LessonsPanel(Panel):
     def _searched(self, event: Input.Changed) -> None:
         event.stop()
         self._typed = event.value.strip()[:MAX_TYPED]
-        self.run_worker(self._search(self._typed), exclusive=True, group="lessons")
+        self._begin_search()
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -115,6 +116,9 @@ class LessonsPanel(Panel):
     @on(LessonList.SearchWanted)
     def _search_wanted(self) -> None:
         self.focus_inside()
+
+    def _begin_search(self) -> None:
+        self.run_worker(self._search(self._typed), exclusive=True, group="lessons")
 
     async def _search(self, typed: str) -> None:
         try:
@@ -133,29 +137,33 @@ class LessonsPanel(Panel):
 
     @on(LessonList.Opened)
     def _opened(self, event: LessonList.Opened) -> None:
-        self.run_worker(self._open(event.lesson_id), exclusive=True, group="lesson")
+        hits = self._found.hits if self._found is not None else ()
+        hit = next((hit for hit in hits if hit.lesson.id == event.lesson_id), None)
+        if hit is not None:
+            self.post_message(
+                self.Opened(hit)
+            )  # as it was found; the screen looks whether it is another by now
+        else:
+            self.run_worker(self._open(event.lesson_id), exclusive=True, group="lesson")
 
     async def _open(self, id_: str) -> None:
+        """Open what this run learned, which no search has found."""
         from engine.store.lessons.ranking import Hit
 
-        hit = next((hit for hit in self._found.hits if hit.lesson.id == id_), None) if self._found else None
         try:
             lesson = await self._lookups.lesson(id_)
         except TaskyardError as error:
             self.notify(str(error), severity="error", markup=False)
             return
-        # It may have been seen again, or resolved, since it was found: then what was marked stands elsewhere.
-        if hit is None or (lesson is not None and lesson != hit.lesson):
-            if lesson is None:
-                told = next((note.text for note in self._notes if note.lesson == id_), "")
-                self.notify(
-                    f"{safe_text(told)} (no more is known of it here: the lessons file does not have it)",
-                    severity="warning",
-                    markup=False,
-                )
-                return
-            hit = Hit(lesson, 0.0)
-        self.post_message(self.Opened(hit))
+        if lesson is not None:
+            self.post_message(self.Opened(Hit(lesson, 0.0)))
+            return
+        told = next((note.text for note in self._notes if note.lesson == id_), "")
+        self.notify(
+            f"{safe_text(told)} (no more is known of it here: the lessons file does not have it)",
+            severity="warning",
+            markup=False,
+        )
 
     # Drawing
 
@@ -164,7 +172,7 @@ class LessonsPanel(Panel):
         figures = frame.snapshot.lessons
         if figures != self._figures and self._lookups.has_lessons:
             self._figures = figures
-            self.run_worker(self._search(self._typed), exclusive=True, group="lessons")
+            self._begin_search()
         cells = self.hits.scrollable_content_region.width
         notes = () if self._typed else self._notes
         # Hundreds of rows are not laid out anew for a clock that ticks: ages are told in minutes.

@@ -36,7 +36,8 @@ class LessonScreen(LinesScreen):
         self._look_up = look_up
 
     def on_mount(self) -> None:
-        """It may be seen again, or resolved, while it is open."""
+        """It may have been seen again, or resolved, since it was found, and may be while it is open."""
+        self.run_worker(self._read())
         self.set_interval(READ_EVERY, lambda: self.run_worker(self._read()))
 
     def lines(self, width: int) -> list[Line]:

@@ -63,6 +63,12 @@ class TaskScreen(FrameScreen):
         self._begin_at = section
         self._view: TaskView | None = None
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While somebody types, the arrows move in what is typed."""
+        if action == "turn" and isinstance(self.focused, SearchField):
+            return False
+        return super().check_action(action, parameters)
+
     def compose(self) -> ComposeResult:
         """Head, sections, where the reader is, body, keys."""
         for name in ("head", "sections", "place"):

@@ -6,10 +6,11 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import Input
+
+from tui.widgets.typed_field import TypedField
 
 
-class SearchField(Input):
+class SearchField(TypedField):
     """One line. What is typed counts at once; `enter`, up and down leave it as it is, `esc` clears it."""
 
     DEFAULT_CSS = """
@@ -25,7 +26,7 @@ class SearchField(Input):
             key_display="enter",
             tooltip="Leave the field; what is looked for stays",
         ),
-        Binding("escape", "clear", "clear", tooltip="Look for nothing any more"),
+        Binding("escape", "clear", "clear, leave", tooltip="Look for nothing any more, and leave the field"),
     ]
 
     class Left(Message):
