@@ -28,6 +28,7 @@ from engine.model import BoardStatus, Lane, Task, TaskState
 from engine.opening import opening
 from engine.parts import Parts
 from engine.project import Project, open_project
+from engine.recovery import made_up
 from engine.rest import Rest
 from engine.rows import BoardChange
 from engine.schedule import Schedule
@@ -211,8 +212,11 @@ class Orchestrator:
             for text in parts.share.crew.differences:
                 self._bus.notice("warning", f"{text}: each goes by its own")
         found = self._project.preflight
-        for landed in await parts.recover(found.tip or found.base, self._project.rows.reopened):
-            self._bus.emit(ev.TaskLanded(at=self._now(), task=landed.task_id, commit=landed.commit, train=0))
+        landed = await parts.recover(found.tip or found.base, self._project.rows.reopened)
+        ref = found.target if found.remote is not None else ""
+        snapshot = self._bus.state.snapshot()
+        for event in made_up(snapshot, landed, at=self._now(), ref=ref, tip=parts.train.tip):
+            self._bus.emit(event)
         await self._tidy()
         self._schedule.dispatch()
 

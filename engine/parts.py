@@ -21,6 +21,7 @@ from engine.model import TaskState
 from engine.outcomes import Outcomes
 from engine.process import end_strays
 from engine.recorder import HistoryRecorder, JournalSink
+from engine.recovery import waiting
 from engine.roles.prompt_library import PromptLibrary
 from engine.sharing import Share
 from engine.store.cache import ResultCache
@@ -112,7 +113,11 @@ class Parts:
             self.bus.notice("warning", text)
         if self.batcher is not None:
             self.batcher.resume(manifests(self.bus.latest.open_batches))
-        return await self.train.start(since=self.bus.state.run.base if self.resumed else since, anew=anew)
+        return await self.train.start(
+            since=self.bus.state.run.base if self.resumed else since,
+            anew=anew,
+            waiting=waiting(self.bus.state.snapshot()),
+        )
 
     async def end_run(self, status: str) -> None:
         """Note that the run is over and is not to be taken up again."""

@@ -106,16 +106,33 @@ class Train:
         """The files that each task landed by this train touched."""
         return self._landed_paths
 
-    async def start(self, *, since: str | None = None, anew: Collection[str] = ()) -> tuple[Landed, ...]:
+    async def start(
+        self,
+        *,
+        since: str | None = None,
+        anew: Collection[str] = (),
+        waiting: Mapping[str, str] | None = None,
+    ) -> tuple[Landed, ...]:
         """Find the tip that work begins from, and give what earlier runs queued and has landed since.
 
         A run names the commit up to which it knows what has landed (`since`), and the tasks that are to be done `anew`
-        although they have landed: what else has landed meanwhile is not landed again.
+        although they have landed: what else has landed meanwhile is not landed again. `waiting` are the commits of
+        tasks that had not landed as far as the run knows, whether they are still queued or not.
         """
         upstream = await self._upstream.fetch()
         await self._foreign.begin(upstream, since=since, anew=anew)
         self.tip = await self._ground.over(upstream)
-        return await self._refs.settle(upstream) if upstream is not None else ()
+        if upstream is None:
+            return ()
+        landed = await self._refs.settle(upstream)
+        settled = {item.task_id for item in landed}
+        return landed + tuple(
+            [
+                Landed(task, commit)
+                for task, commit in (waiting or {}).items()
+                if task not in settled and await self._repository.is_ancestor(commit, upstream)
+            ]
+        )
 
     async def refresh(self) -> None:
         """Fetch the target, so that new work begins from what others have landed. Raises PushRejectedError."""

@@ -35,6 +35,9 @@ def _train_moved(state: Facts, e: ev.TrainMoved) -> None:
 
 def _pushed(state: Facts, e: ev.Pushed) -> None:
     state.add(pushes=1, marks=int(e.train == 0))
+    train = state.trains.get(e.train)
+    if train is not None:
+        state.trains[e.train] = replace(train, tip=e.tip)
 
 
 def _train_arrived(state: Facts, e: ev.TrainArrived) -> None:
@@ -48,7 +51,7 @@ def _train_arrived(state: Facts, e: ev.TrainArrived) -> None:
         detail=e.problem,
         landed=len(e.landed),
         sent_back=len(e.sent_back),
-        tip=e.tip,
+        tip=train.tip if e.problem else e.tip,
         ended_at=max(train.started_at, e.at),
     )
     if e.problem:
