@@ -30,7 +30,7 @@ demo: $(READY)
 	@$(BIN)/taskyard demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 soak: $(READY)
 	$(BIN)/python -m tests.faults --faults 500

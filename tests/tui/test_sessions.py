@@ -119,6 +119,7 @@ def test_keys_do_what_the_help_says(mode: str) -> None:
     with Terminal(["-m", "tests.tui.stage", mode], width=120, height=40) as terminal:
         terminal.until_shows("1 Dispatch")
         if mode == "replay":
+            terminal.until_shows("▶ 00:0")  # Before it plays, p would let it.
             terminal.press("]" * 12 + "p")
             terminal.until_shows("‖")
             terminal.until_gone("0/24 landed")
