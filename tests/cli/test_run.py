@@ -341,7 +341,7 @@ def test_a_second_signal_ends_the_run_at_once_and_says_so(repo: Repo, tmp_path: 
     until(begun.exists)
     running.send_signal(signal.SIGINT)
     running.send_signal(signal.SIGTERM)  # Another one, for two of a kind may arrive as one.
-    running.communicate(timeout=20)
+    running.communicate(timeout=50)
     assert running.returncode in (130, 143)
     assert err.read_text().splitlines() == [
         "taskyard: stopping; again to end at once",

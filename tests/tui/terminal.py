@@ -71,7 +71,7 @@ class Terminal:
             self._stream.feed(data)
         return data
 
-    def until(self, condition: Callable[[str], bool], timeout: float = 15.0) -> str:
+    def until(self, condition: Callable[[str], bool], timeout: float = 45.0) -> str:
         """Wait until the screen satisfies the condition; gives it. Fails with what stands there instead."""
         deadline = time.monotonic() + timeout
         while not condition(self.text):
@@ -80,11 +80,11 @@ class Terminal:
             self.read()
         return self.text
 
-    def until_gone(self, words: str, timeout: float = 15.0) -> str:
+    def until_gone(self, words: str, timeout: float = 45.0) -> str:
         """Wait until these words stand on the screen no more."""
         return self.until(lambda text: words not in text, timeout)
 
-    def until_shows(self, words: str, timeout: float = 15.0) -> str:
+    def until_shows(self, words: str, timeout: float = 45.0) -> str:
         """Wait until these words stand on the screen."""
         return self.until(lambda text: words in text, timeout)
 
