@@ -115,7 +115,11 @@ def wrapped(content: str, cells: int, tone: str = "text", indent: str = "") -> l
 
 
 def hard_wrapped(line: Line, cells: int) -> list[Line]:
-    """The line in rows of at most `cells` cells. Nothing of it is lost, but blanks where it breaks between words."""
+    """The line in rows of at most `cells` cells. Nothing of it is lost, but blanks where it breaks between words.
+
+    Below one cell, as a terminal of hardly any size leaves to a part of the screen, each row has one.
+    """
+    cells = max(1, cells)
     if width(line) <= cells:
         return [line]
     rows: list[Line] = []
