@@ -281,6 +281,11 @@ class DashboardApp(App[int]):
             event.stop()
             self.steering.refuse()
 
+    def on_paste(self, event: events.Paste) -> None:
+        """What was pasted right after the key that opened a field belongs to the field."""
+        if isinstance(self.focused, TypedField):
+            self.focused.paste(event)
+
     def action_help(self) -> None:
         """Show the keys."""
         self.push_screen(HelpScreen())

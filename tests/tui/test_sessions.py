@@ -103,10 +103,6 @@ STEERING: dict[str, tuple[Step, ...]] = {
 
 def play(terminal: Terminal, steps: tuple[Step, ...]) -> None:
     for keys, words in steps:
-        if keys.startswith("/") and len(keys) > 1:
-            terminal.press("/")
-            terminal.read(0.5)  # The first letter of a burst may still go to the list.
-            keys = keys[1:]
         terminal.press(keys)
         try:
             if words.startswith("-"):

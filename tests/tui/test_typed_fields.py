@@ -55,6 +55,29 @@ async def test_what_follows_the_key_that_opens_a_field_is_edited_there_too(tmp_p
         assert field.value == "fab"
 
 
+async def test_letters_that_come_before_the_focus_stay(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        field = app.screen.query_one("#dispatch SearchField", SearchField)
+        field.open()
+        await field.take(events.Key("t", "t"))
+        await pilot.press("2")
+        assert field.value == "t2"
+        await pilot.press("enter", "slash", "x")
+        assert field.value == "x", "what was typed last time is replaced"
+
+
+async def test_what_is_pasted_with_the_key_that_opens_a_field_goes_there(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE):
+        await ready(app)
+        burst(app, "slash")
+        app.post_message(events.Paste("needle\nhay"))
+        field = app.screen.query_one("#dispatch SearchField", SearchField)
+        await until(lambda: field.value == "needle")
+
+
 async def test_the_filter_says_what_leaves_it(tmp_path: Path) -> None:
     app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
     async with app.run_test(size=WIDE) as pilot:

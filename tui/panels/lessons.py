@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events, on
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -88,7 +88,7 @@ class LessonsPanel(Panel):
     def compose(self) -> ComposeResult:
         """The field and what was found."""
         if self._lookups.has_lessons:
-            yield LessonInput(placeholder=WAITING, compact=True)
+            yield LessonInput(WAITING)
         yield LessonList(searchable=self._lookups.has_lessons)
 
     @property
@@ -102,7 +102,7 @@ class LessonsPanel(Panel):
     def _searched(self, event: Input.Changed) -> None:
         event.stop()
         self._typed = event.value.strip()[:MAX_TYPED]
-        self._begin_search()
+        self._search(self._typed)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -117,9 +117,7 @@ class LessonsPanel(Panel):
     def _search_wanted(self) -> None:
         self.focus_inside()
 
-    def _begin_search(self) -> None:
-        self.run_worker(self._search(self._typed), exclusive=True, group="lessons")
-
+    @work(exclusive=True, group="lessons")
     async def _search(self, typed: str) -> None:
         try:
             async for found in self._lookups.search_lessons(typed):
@@ -140,12 +138,12 @@ class LessonsPanel(Panel):
         hits = self._found.hits if self._found is not None else ()
         hit = next((hit for hit in hits if hit.lesson.id == event.lesson_id), None)
         if hit is not None:
-            self.post_message(
-                self.Opened(hit)
-            )  # as it was found; the screen looks whether it is another by now
+            # As it was found; the screen looks whether it is another by now.
+            self.post_message(self.Opened(hit))
         else:
-            self.run_worker(self._open(event.lesson_id), exclusive=True, group="lesson")
+            self._open(event.lesson_id)
 
+    @work(exclusive=True, group="lesson")
     async def _open(self, id_: str) -> None:
         """Open what this run learned, which no search has found."""
         from engine.store.lessons.ranking import Hit
@@ -172,7 +170,7 @@ class LessonsPanel(Panel):
         figures = frame.snapshot.lessons
         if figures != self._figures and self._lookups.has_lessons:
             self._figures = figures
-            self._begin_search()
+            self._search(self._typed)
         cells = self.hits.scrollable_content_region.width
         notes = () if self._typed else self._notes
         # Hundreds of rows are not laid out anew for a clock that ticks: ages are told in minutes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
@@ -33,7 +34,7 @@ class SearchField(TypedField):
         """Keys should go elsewhere."""
 
     def __init__(self, placeholder: str) -> None:
-        super().__init__(placeholder=placeholder, compact=True)
+        super().__init__(placeholder)
         self.display = False
 
     def open(self) -> None:
@@ -50,6 +51,6 @@ class SearchField(TypedField):
         """Leave it as it is."""
         self.post_message(self.Left())
 
-    def on_blur(self) -> None:
+    def on_blur(self, event: events.Blur) -> None:
         """Go."""
         self.display = False

@@ -18,6 +18,19 @@ class TypedField(Input):
 
     BINDINGS: ClassVar[list[BindingType]] = []
 
+    def __init__(self, placeholder: str) -> None:
+        # Textual selects on focus, which it tells later: by then the first letters may be there, and would go again.
+        super().__init__(placeholder=placeholder, compact=True, select_on_focus=False)
+
+    def on_blur(self, event: events.Blur) -> None:
+        """Have all selected for the next time, unless it is the terminal that lost the focus."""
+        if self.app.app_focus:
+            self.action_select_all()
+
+    def paste(self, event: events.Paste) -> None:
+        """Take in what was pasted."""
+        self._on_paste(event)
+
     async def take(self, event: events.Key) -> bool:
         """Do what the key does here; gives whether it does anything."""
         if event.is_printable and event.character is not None:
