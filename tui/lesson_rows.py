@@ -12,7 +12,7 @@ from tui.marking import MARK, excerpt, marked
 from tui.plain import ago, when
 
 if TYPE_CHECKING:
-    from engine.store.lessons.ranking import Hit, Span
+    from engine.store.lessons.ranking import Span
     from engine.store.lessons.record import Lesson
 
 WIDE = 84
@@ -25,21 +25,20 @@ LONGEST = 2000
 """Characters of a resolution in the list; the lesson by itself shows all of it."""
 
 
-def hit_rows(hit: Hit, cells: int, now: float) -> list[Line]:
-    """A hit: what failed on one line, as far as there is room, and below it what helped, whole.
+def hit_rows(lesson: Lesson, spans: Sequence[Span], cells: int, now: float) -> list[Line]:
+    """A lesson in a list: what failed on one line, as far as there is room, and below it what helped, whole.
 
     Words that were found are marked; where none of them stands in what is shown, one more line has one.
     """
-    lesson = hit.lesson
-    head = _head(hit, cells, now)
+    head = _head(lesson, spans, cells, now)
     room = max(8, cells - width(head))
-    first: Line = (*head, *excerpt(lesson.failure_msg, places(hit.spans, "failure_msg"), room))
+    first: Line = (*head, *excerpt(lesson.failure_msg, places(spans, "failure_msg"), room))
     rows = [cut_line(first, cells)]
     if lesson.resolution:
-        helped = marked(lesson.resolution[:LONGEST], places(hit.spans, "resolution"), "good")
+        helped = marked(lesson.resolution[:LONGEST], places(spans, "resolution"), "good")
         rows += _hung(helped, cells, (("  → ", "muted"),))
-    if hit.spans and not any(tone == MARK for row in rows for _, tone in row):
-        rows.append(cut_line(_elsewhere(hit, cells), cells))
+    if spans and not any(tone == MARK for row in rows for _, tone in row):
+        rows.append(cut_line(_elsewhere(lesson, spans, cells), cells))
     return rows
 
 
@@ -95,15 +94,14 @@ def field_text(lesson: Lesson, field: str) -> str:
     return str(getattr(lesson, field))
 
 
-def _head(hit: Hit, cells: int, now: float) -> Line:
-    lesson = hit.lesson
+def _head(lesson: Lesson, spans: Sequence[Span], cells: int, now: float) -> Line:
     times = f"{lesson.times_seen:,}×"
     if cells < NARROW:
         return ((f"{times} ", "muted"),) if lesson.times_seen > 1 else ()
-    failure = _cell(lesson.failure_type, places(hit.spans, "failure_type"), 15)
+    failure = _cell(lesson.failure_type, places(spans, "failure_type"), 15)
     if cells < WIDE:
         return (*failure, (f" {fit(times, 5, right=True)}  ", "muted"))
-    type_ = _cell(lesson.task_type, places(hit.spans, "task_type"), 11)
+    type_ = _cell(lesson.task_type, places(spans, "task_type"), 11)
     tail = f" {fit(times, 5, right=True)} {fit(_age(lesson.last_seen, now), 6, right=True)}  "
     return (*type_, (" ", "muted"), *failure, (tail, "muted"))
 
@@ -113,15 +111,13 @@ def _cell(content: str, found: list[tuple[int, int]], cells: int) -> Line:
     return (*line, (" " * (cells - width(line)), "muted"))
 
 
-def _elsewhere(hit: Hit, cells: int) -> Line:
-    field = hit.spans[0].field
+def _elsewhere(lesson: Lesson, spans: Sequence[Span], cells: int) -> Line:
+    field = spans[0].field
     name = safe_text(field.removeprefix("metadata."), 20).replace("_", " ")
     head: Line = ((f"  {name}: ", "muted"),)
     return (
         *head,
-        *excerpt(
-            field_text(hit.lesson, field), places(hit.spans, field), max(8, cells - width(head)), "muted"
-        ),
+        *excerpt(field_text(lesson, field), places(spans, field), max(8, cells - width(head)), "muted"),
     )
 
 

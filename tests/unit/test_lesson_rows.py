@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.store.lessons import Hit, Lesson, Span
+from engine.store.lessons import Lesson, Span
 from tui.lesson_rows import hit_rows, whole_lesson
 from tui.line import Line, width
 from tui.marking import MARK, excerpt, marked
@@ -62,7 +62,7 @@ def test_an_excerpt_shows_the_place_however_far_inside() -> None:
 def test_what_helped_is_whole_at_every_width(cells: int) -> None:
     helped = "Round once at the end of the sum and keep the remainder for the last line. " * 6
     lesson = Lesson("L1", "fix_bug", "verify", "check_failed", "totals " * 90, helped, times_seen=1_204)
-    first, *rest = hit_rows(Hit(lesson, 1.0), cells, NOW)
+    first, *rest = hit_rows(lesson, (), cells, NOW)
     assert all(width(row) <= cells for row in (first, *rest))
     assert " ".join("".join(plain(row) for row in rest).split()) == f"→ {helped.strip()}"
 
@@ -80,7 +80,7 @@ def test_a_hit_shows_why_it_was_found(cells: int) -> None:
         ("pattern", lesson.pattern, "pattern: a needle"),
         ("metadata.files", lesson.metadata["files"], "files: src/needle.py"),
     ):
-        rows = hit_rows(Hit(lesson, 1.0, spans_of(field, content, "needle")), cells, NOW)
+        rows = hit_rows(lesson, spans_of(field, content, "needle"), cells, NOW)
         assert marks(*rows) == ["needle"], field
         assert plain(rows[-1]).strip() == (spoken or "→ Thread the needle")
 
@@ -115,7 +115,7 @@ def test_nothing_hostile_reaches_a_line() -> None:
     spans = tuple(Span(field, 3, 40) for field in ("failure_msg", "resolution", "failure_type", "pattern"))
     for cells in (30, 70, 120):
         for line in (
-            *hit_rows(Hit(lesson, 0.0, spans), cells, NOW),
+            *hit_rows(lesson, spans, cells, NOW),
             *whole_lesson(lesson, spans, cells, NOW),
         ):
             shown = plain(line).replace("\u200d", "")

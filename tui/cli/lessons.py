@@ -256,6 +256,8 @@ def _query(type_: str, activity: str, failure: str, since: str) -> LessonQuery:
 
 
 def _search(query: LessonQuery, limit: int, as_json: bool) -> int:
+    import msgspec
+
     from engine.store.lessons import SearchResult
     from tui.plain import count
 
@@ -267,7 +269,8 @@ def _search(query: LessonQuery, limit: int, as_json: bool) -> int:
         )
         total = store.figures().total if store is not None else 0
     if as_json:
-        say_json(found)
+        hits = [{"lesson": hit.lesson, "score": hit.score, "spans": hit.spans} for hit in found.hits]
+        say_json({**msgspec.structs.asdict(found), "hits": hits})
         return 0
     more = "more than " if found.more else ""
     say(f"{more}{count(found.total, 'hit')} of {total:,} in {found.took_s * 1000:.1f} ms")

@@ -206,7 +206,7 @@ class LessonsPanel(Panel):
         told = {note.lesson for note in notes}
         found = self._found
         hits = [hit for hit in found.hits if hit.lesson.id not in told] if found is not None else []
-        entries += [Entry(hit.lesson.id, tuple(hit_rows(hit, cells, now))) for hit in hits]
+        entries += [Entry(hit.lesson.id, tuple(hit_rows(hit.lesson, hit.spans, cells, now))) for hit in hits]
         if found is not None and found.cut:
             return entries, [text("searching on …", "faint")]
         if found is not None and (found.more or found.total > len(found.hits)):

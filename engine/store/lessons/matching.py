@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import islice
-from operator import itemgetter
-from typing import TypeAlias
+from operator import attrgetter
 
 import msgspec
 
 from engine.store.lessons.filters import Chosen, conditions, facets, zone
 from engine.store.lessons.query import LessonQuery
-from engine.store.lessons.ranking import Found, Hit, SearchText, TextMatch, worths
+from engine.store.lessons.ranking import Hit, TextMatch, worths
 from engine.store.lessons.reading import IndexReading
 from engine.store.lessons.words import Term, grams, question_for
 
@@ -29,9 +28,6 @@ FEW = 50_000
 
 _AT_ONCE = 40  # lessons read between two looks at the clock
 _json = msgspec.json.Encoder().encode
-
-_Hit: TypeAlias = tuple[float, SearchText, Found]
-"""Its score, and what is to be marked should it be among the best."""
 
 
 class Matches(msgspec.Struct, frozen=True):
@@ -55,20 +51,24 @@ def by_words(
     limit: int,
     now: float,
     *,
+    lessons: int,
     deadline: float,
 ) -> Matches:
-    """The lessons in which every word stands at the start of a word; few are looked at after the deadline."""
-    question = question_for(asked, facets(query, chosen), few=_lessons_at_most(reading) <= FEW)
+    """The lessons in which every word stands at the start of a word; few are looked at after the deadline.
+
+    `lessons`: how many there are in all.
+    """
+    question = question_for(asked, facets(query, chosen), few=lessons <= FEW)
     if not question.parts:
         return Matches([], 0, False)
     condition, values = conditions({}, query, table="l.")
-    match = TextMatch(asked, inside=False)
+    match = TextMatch.of(asked, inside=False)
     # Intersecting lists costs time for each row and list, so that with more lists fewer rows are looked at first.
     newest, scored = max(NEWEST, limit), max(SCORED, limit)
     page = max(newest // question.parts, scored)
     looked_at = 0
     cut = False
-    hits: dict[int, _Hit] = {}
+    hits: dict[int, Hit] = {}
     cursor = reading.connection.cursor()
     try:
         cursor.execute(
@@ -94,7 +94,7 @@ def by_words(
         cursor.close()
     total = looked_at if question.exact else len(hits)
     more = not ended or (not question.exact and len(hits) >= scored)
-    return Matches(_best(hits.values(), match, limit), total, more, cut, hits)
+    return Matches(_best(hits.values(), limit), total, more, cut, hits)
 
 
 def inside_words(
@@ -105,13 +105,14 @@ def inside_words(
     limit: int,
     now: float,
     *,
+    lessons: int,
     deadline: float,
     seen: Collection[int],
 ) -> Matches:
     """The lessons that have the words somewhere, without those seen already; `more` when the deadline ended it."""
     if reading.timer() >= deadline:
         return Matches([], 0, True, cut=True)
-    expression = _gram_expression(reading, asked)
+    expression = _gram_expression(reading, asked, lessons)
     condition, values = conditions(chosen, query, table="l.")
     if expression:
         sql = (
@@ -122,8 +123,8 @@ def inside_words(
     else:
         # Shorter than three characters: no index helps, so the newest lessons are read while there is time.
         sql = f"SELECT l.key, l.times, l.last FROM lesson l WHERE {condition} ORDER BY l.key DESC"
-    match = TextMatch(asked, inside=True)
-    hits: dict[int, _Hit] = {}
+    match = TextMatch.of(asked, inside=True)
+    hits: dict[int, Hit] = {}
     ended = False
     cursor = reading.connection.cursor()
     try:
@@ -131,7 +132,7 @@ def inside_words(
             cursor.execute(sql, values)
             while not ended and len(hits) < limit:
                 rows = list(islice(cursor, _AT_ONCE))
-                ended = not rows
+                ended = len(rows) < _AT_ONCE
                 prior = worths([row for row in rows if row[0] not in seen], now)
                 if reading.timer() > deadline:
                     break
@@ -139,11 +140,7 @@ def inside_words(
     finally:
         cursor.close()
     cut = not ended and len(hits) < limit
-    return Matches(_best(hits.values(), match, limit), len(hits), not ended, cut)
-
-
-def _lessons_at_most(reading: IndexReading) -> int:
-    return reading.value("SELECT max(key) FROM lesson") or 0
+    return Matches(_best(hits.values(), limit), len(hits), not ended, cut)
 
 
 def frequencies(reading: IndexReading, terms: Sequence[str]) -> dict[str, int]:
@@ -158,27 +155,26 @@ def frequencies(reading: IndexReading, terms: Sequence[str]) -> dict[str, int]:
 
 def _scored(
     reading: IndexReading, keys: Sequence[int], match: TextMatch, prior: dict[int, float]
-) -> dict[int, _Hit]:
+) -> dict[int, Hit]:
     """The lessons of these keys that have the words."""
     reading.raise_if_stopped()
     hits = {}
     for key, text in zip(keys, reading.texts(keys), strict=True):
-        found = match.find(text)
-        if found is not None:
-            hits[key] = (found.score + prior[key], text, found)
+        score = match.score(text)
+        if score is not None:
+            hits[key] = Hit(text.lesson, score + prior[key], match)
     return hits
 
 
-def _best(hits: Collection[_Hit], match: TextMatch, limit: int) -> list[Hit]:
-    best = sorted(hits, key=itemgetter(0), reverse=True)[:limit]
-    return [Hit(text.lesson, score, match.spans(text, found)) for score, text, found in best]
+def _best(hits: Collection[Hit], limit: int) -> list[Hit]:
+    return sorted(hits, key=attrgetter("score"), reverse=True)[:limit]
 
 
-def _gram_expression(reading: IndexReading, asked: Sequence[Term]) -> str:
+def _gram_expression(reading: IndexReading, asked: Sequence[Term], lessons: int) -> str:
     found = sorted({gram for term in asked for gram in grams(term.text)})[:200]
     found = [gram for gram in found if "\x00" not in gram]
     # Each further list costs more than the texts it saves reading, unless it is short.
-    most = 8 if _lessons_at_most(reading) <= FEW else 3
+    most = 5 if lessons <= FEW else 3
     known = frequencies(reading, found)
     rarest = sorted(found, key=lambda gram: known.get(gram, 0))[:most]
     return " AND ".join('"' + gram.replace('"', '""') + '"' for gram in rarest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -26,11 +26,16 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
-    """A lesson that was found, with the parts to mark, sorted by field and place."""
+    """A lesson that was found. `match`: what it was found by, None where nobody typed a word."""
 
     lesson: Lesson
     score: float
-    spans: tuple[Span, ...] = ()
+    match: TextMatch | None = None
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The parts to mark, sorted by field and place. Worked out anew each time: most hits are never looked at."""
+        return self.match.spans(self.lesson) if self.match is not None else ()
 
 
 def worth(times_seen: int, last_seen: float, now: float) -> float:
@@ -70,68 +75,86 @@ def search_text(lesson: Lesson) -> SearchText:
     return SearchText(lesson, lowered, ends, letter_by_letter=False)
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
-    """How well the words of a search stand in a lesson, and where: the start and the negative length of each."""
+class TextMatch(msgspec.Struct, frozen=True):
+    """The words of a search, held against lessons; made by `of`.
 
-    score: float
-    places: list[tuple[int, int]]
+    `words`: each in small letters, and whether it may stand anywhere. `inside`: what a word is worth inside another.
+    """
 
+    words: tuple[tuple[str, bool], ...]
+    phrase: str
+    inside: float
 
-class TextMatch:
-    """The words of a search, held against lessons. `inside`: a word may also stand inside another."""
+    @classmethod
+    def of(cls, terms: Sequence[Term], *, inside: bool) -> TextMatch:
+        """Look for the terms. `inside`: a word may also stand inside another."""
+        words = tuple((term.lowered, not term.bounded) for term in terms)
+        phrase = " ".join(word for word, _ in words) if len(words) > 1 else ""
+        return cls(words, phrase, 0.4 if inside else 0.0)
 
-    def __init__(self, terms: Sequence[Term], *, inside: bool) -> None:
-        self._terms = [(term.lowered, not term.bounded) for term in terms]
-        self._inside = inside
-        self._phrase = " ".join(term.lowered for term in terms) if len(terms) > 1 else ""
-
-    def find(self, text: SearchText) -> Found | None:
-        """Where the words stand in the lesson, or None when one is missing.
+    def score(self, text: SearchText) -> float | None:
+        """How well the words stand in the lesson, or None when one is missing.
 
         A word is worth most in the message, less in the pattern, and so on (see `_WEIGHTS`): all of that where it is
         a whole word, 0.8 of it where it starts one, 0.4 inside one.
         """
         lowered, ends = text.lowered, text.ends
         length, message = len(lowered), ends[0]
-        find, inside = lowered.find, self._inside
-        places = []
+        find, inside = lowered.find, self.inside
         total = 0.0
-        for needle, free in self._terms:
+        for needle, free in self.words:
             best = 0.0
             at = find(needle)
             while at >= 0:
-                end = at + len(needle)
+                # As in `_fit`, which would take as long to call as the rest of the loop.
                 if free or not at or not lowered[at - 1].isalnum() or at_word_start(lowered, at):
+                    end = at + len(needle)
                     fit = 1.0 if end == length or not lowered[end].isalnum() else 0.8
                 else:
-                    fit = 0.4 if inside else 0.0
-                if fit:
-                    places.append((at, at - end))
+                    fit = inside
+                if fit > best:
+                    if at > message:
+                        fit *= _WEIGHTS[min(bisect_right(ends, at), len(_NAMES))]
                     if fit > best:
-                        if at > message:
-                            fit *= _WEIGHTS[min(bisect_right(ends, at), len(_NAMES))]
-                        best = max(best, fit)
+                        best = fit
+                        if fit == 1.0:
+                            break
                 at = find(needle, at + 1)
             if not best:
                 return None
             total += best
-        if self._phrase and find(self._phrase, 0, message) >= 0:
+        if self.phrase and find(self.phrase, 0, message) >= 0:
             total += 1.0
         resolved = 0.15 if text.lesson.resolution else 0.0
-        return Found(2 * total / max(len(self._terms), 1) + resolved, places)
+        return 2 * total / max(len(self.words), 1) + resolved
 
-    def spans(self, text: SearchText, found: Found) -> tuple[Span, ...]:
+    def spans(self, lesson: Lesson) -> tuple[Span, ...]:
         """The parts of the lesson to mark, none of them overlapping, by field and place."""
+        text = search_text(lesson)
         spans = []
         stop = 0
-        for start, length in sorted(found.places):
-            if start - length <= stop:
+        for start, end in sorted(self._places(text.lowered), key=lambda place: (place[0], -place[1])):
+            if end <= stop:
                 continue
-            begin, stop = max(start, stop), start - length
+            begin, stop = max(start, stop), end
             field = bisect_right(text.ends, begin)
             offset = text.ends[field - 1] if field else 0
             spans.append(_span(text, field, begin - offset, stop - offset))
         return tuple(spans)
+
+    def _places(self, lowered: str) -> Iterator[tuple[int, int]]:
+        for needle, free in self.words:
+            at = lowered.find(needle)
+            while at >= 0:
+                if self._fit(lowered, at, at + len(needle), free):
+                    yield at, at + len(needle)
+                at = lowered.find(needle, at + 1)
+
+    def _fit(self, lowered: str, at: int, end: int, free: bool) -> float:
+        """How well a word stands at a place: 0 where it does not count. `free`: it may stand anywhere."""
+        if free or not at or not lowered[at - 1].isalnum() or at_word_start(lowered, at):
+            return 1.0 if end == len(lowered) or not lowered[end].isalnum() else 0.8
+        return self.inside
 
 
 def likeness(words: Mapping[str, float], text: str) -> float:

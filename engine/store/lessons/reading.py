@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _CACHE_KB = 32_768
 _MAX_NAMES = 10_000  # kept in memory
-_MAX_TEXTS = 2048  # kept in memory: each letter typed finds much of what the one before it found
+_MAX_TEXTS = (
+    8192  # kept in memory, about 2 KB each: each letter typed finds much of what the one before it found
+)
 # One text for any number of keys, here and below: planning another one each time took as long as reading the rows.
 _LESSONS = """
     SELECT b.key, b.id, l.task_type, l.activity_type, l.failure_type, b.failure_msg, b.resolution, l.pattern,

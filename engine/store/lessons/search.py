@@ -170,12 +170,14 @@ class LessonReader:
         if not asked and not query.file:
             hits, total, more = self._by_fields(query, chosen, limit)
             return SearchResult(tuple(hits[:limit]), total, reading.timer() - began, more)
-        few = read_source(reading.connection).lessons <= WHOLE
-        now, deadline = self._clock(), math.inf if few else began + budget
-        found = by_words(reading, query, chosen, asked, limit, now, deadline=deadline)
+        lessons = read_source(reading.connection).lessons
+        now, deadline = self._clock(), math.inf if lessons <= WHOLE else began + budget
+        found = by_words(reading, query, chosen, asked, limit, now, lessons=lessons, deadline=deadline)
         hits, total, more, cut = found.hits, found.total, found.more, found.cut
         if len(hits) < limit and asked and not query.file:
-            rest = inside_words(reading, query, chosen, asked, limit, now, deadline=deadline, seen=found.seen)
+            rest = inside_words(
+                reading, query, chosen, asked, limit, now, lessons=lessons, deadline=deadline, seen=found.seen
+            )
             # It goes through all that the first look may have passed over.
             hits, total, more, cut = hits + rest.hits, total + rest.total, rest.more, rest.cut
         return SearchResult(tuple(hits[:limit]), total, reading.timer() - began, more, cut)
