@@ -14,7 +14,8 @@ from engine.store.lessons.ranking import Hit, Span
 from engine.store.lessons.reading import SearchStoppedError
 from engine.store.lessons.record import Lesson, estimated_tokens
 from engine.store.lessons.search import LessonReader, SearchResult
-from engine.store.lessons.store import LessonStats, LessonStore
+from engine.store.lessons.stats import LessonStats
+from engine.store.lessons.store import LessonStore
 
 __all__ = [
     "Hit",

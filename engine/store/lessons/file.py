@@ -135,9 +135,8 @@ class LessonsFile:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = self._opened()
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if self._is_at_path(descriptor):
@@ -145,6 +144,14 @@ class LessonsFile:
                     return
             finally:
                 os.close(descriptor)
+
+    def _opened(self) -> int:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(self.path, flags, 0o644)
+        except FileNotFoundError:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(self.path, flags, 0o644)
 
     def _is_at_path(self, descriptor: int) -> bool:
         # Between opening and locking, the file may have been rotated away; a line added to it now would be lost.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -11,7 +12,7 @@ from engine.store.lessons.record import Lesson, estimated_tokens
 from engine.store.lessons.search import BUDGET, LessonReader, SearchResult
 
 
-class LessonFinder:
+class LessonFinder(ABC):
     """Finds lessons through one reader that its threads share; raises StoreError where the index cannot be read."""
 
     _reader: LessonReader
@@ -29,7 +30,7 @@ class LessonFinder:
 
         `budget`: seconds after which looking inside words ends; `SearchResult.more` then says that it did.
         """
-        with self._read() as reader:
+        with self._read(settled=not query.only_words) as reader:
             return reader.search(query, limit, budget=budget)
 
     def similar(self, text: str, *, limit: int = 10) -> SearchResult:
@@ -87,7 +88,13 @@ class LessonFinder:
         """The newest lessons last seen in the range, both ends included; seconds since the epoch."""
         return self.search(LessonQuery(since=since, until=until), limit=limit).lessons
 
+    @abstractmethod
+    def _settle(self) -> None:
+        """Let the index take in what was added."""
+
     @contextmanager
-    def _read(self) -> Iterator[LessonReader]:
+    def _read(self, *, settled: bool = True) -> Iterator[LessonReader]:
+        if settled:
+            self._settle()
         with self._reading:
             yield self._reader

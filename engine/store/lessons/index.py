@@ -10,7 +10,7 @@ and two processes that index at once each take in other lines.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -68,15 +68,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one transaction took in. `more`: the next step has work to do.
-
-    `lessons` are those that the lines tell of, by id, as they are now.
-    """
+    """What one transaction took in. `more`: the next step has work to do."""
 
     lines: int
     source: Source
     more: bool
-    lessons: Mapping[str, Lesson]
 
 
 def read_lesson(connection: Connection, id_: str) -> tuple[int, tuple[int, ...], Lesson] | None:
@@ -110,9 +106,8 @@ class LessonIndex:
             self.empty(connection)
             source = read_source(connection)
         if chunk.after == source.position and chunk.size == source.size:
-            return Step(0, source, False, {})
-        source, lessons = _take_in(connection, source, chunk)
-        return Step(len(chunk.lines), source, chunk.more, lessons)
+            return Step(0, source, False)
+        return Step(len(chunk.lines), _take_in(connection, source, chunk), chunk.more)
 
     def empty(self, connection: Connection) -> None:
         """Forget everything, so that the next step begins at the start of the file."""
@@ -131,7 +126,7 @@ class LessonIndex:
         return worked
 
 
-def _take_in(connection: Connection, source: Source, chunk: Chunk) -> tuple[Source, dict[str, Lesson]]:
+def _take_in(connection: Connection, source: Source, chunk: Chunk) -> Source:
     folded: dict[str, Lesson] = {}
     marks: dict[str, str] = {}
     malformed = 0
@@ -176,7 +171,7 @@ def _take_in(connection: Connection, source: Source, chunk: Chunk) -> tuple[Sour
             after.resolved,
         ),
     )
-    return after, folded
+    return after
 
 
 def _sightings(lessons: list[Lesson]) -> int:

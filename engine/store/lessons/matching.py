@@ -5,7 +5,7 @@ The newest matches of the word index are put in order of what they are worth, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 
@@ -94,7 +94,7 @@ def by_words(
         cursor.close()
     total = looked_at if question.exact else len(hits)
     more = not ended or (not question.exact and len(hits) >= scored)
-    return Matches(_best(hits.values(), limit), total, more, cut, hits)
+    return Matches(best_of(hits.values(), limit), total, more, cut, hits)
 
 
 def inside_words(
@@ -140,7 +140,7 @@ def inside_words(
     finally:
         cursor.close()
     cut = not ended and len(hits) < limit
-    return Matches(_best(hits.values(), limit), len(hits), not ended, cut)
+    return Matches(best_of(hits.values(), limit), len(hits), not ended, cut)
 
 
 def frequencies(reading: IndexReading, terms: Sequence[str]) -> dict[str, int]:
@@ -166,7 +166,8 @@ def _scored(
     return hits
 
 
-def _best(hits: Collection[Hit], limit: int) -> list[Hit]:
+def best_of(hits: Iterable[Hit], limit: int) -> list[Hit]:
+    """The best hits, best first."""
     return sorted(hits, key=attrgetter("score"), reverse=True)[:limit]
 
 

@@ -41,6 +41,11 @@ class LessonQuery(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(self.text.split()))
 
     @property
+    def only_words(self) -> bool:
+        """Whether it has words and no filter."""
+        return bool(self.words) and self == LessonQuery(text=self.text)
+
+    @property
     def empty(self) -> bool:
         """Whether every lesson satisfies it."""
         return self == LessonQuery(text=self.text) and not self.words

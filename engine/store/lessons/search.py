@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from itertools import product
 from pathlib import Path
@@ -18,10 +18,11 @@ import msgspec
 
 from engine.store.lessons import related
 from engine.store.lessons.filters import ANY, Chosen, chosen_names, conditions, index_for
+from engine.store.lessons.fresh import FreshLessons, with_fresh
 from engine.store.lessons.index import Source, read_source
 from engine.store.lessons.matching import by_words, inside_words
 from engine.store.lessons.query import LessonQuery
-from engine.store.lessons.ranking import Hit
+from engine.store.lessons.ranking import Hit, SearchText
 from engine.store.lessons.reading import IndexReading
 from engine.store.lessons.record import Lesson
 from engine.store.lessons.schema import FIELDS
@@ -75,7 +76,10 @@ def _consistent(
 
 
 class LessonReader:
-    """A way into the index with a connection of its own, for one thread at a time."""
+    """A way into the index with a connection of its own, for one thread at a time.
+
+    Searches by words alone also find the `fresh` lessons, which the index does not have yet.
+    """
 
     def __init__(
         self,
@@ -83,9 +87,11 @@ class LessonReader:
         *,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
+        fresh: FreshLessons | None = None,
     ) -> None:
         self.reading = IndexReading(index, timer=timer)
         self._clock = clock
+        self._fresh = fresh or FreshLessons()
 
     def close(self) -> None:
         """Close the connection."""
@@ -143,7 +149,6 @@ class LessonReader:
         total = read_source(self.reading.connection).lessons
         return SearchResult(hits, total, self.reading.timer() - began)
 
-    @_consistent
     def search(
         self,
         query: LessonQuery,
@@ -157,10 +162,13 @@ class LessonReader:
         `budget`: seconds after which looking inside words ends, found or not, in a store of more than `WHOLE` lessons;
         `SearchResult.cut` tells. `stopped` is asked now and then; once it is true, SearchStoppedError is raised.
         """
-        with self.reading.stopping(stopped):
-            return self._search(query, limit, budget)
+        fresh = self._fresh.texts if query.only_words else {}
+        with self.reading.snapshot(), self.reading.stopping(stopped):
+            return self._search(query, limit, budget, fresh)
 
-    def _search(self, query: LessonQuery, limit: int, budget: float) -> SearchResult:
+    def _search(
+        self, query: LessonQuery, limit: int, budget: float, fresh: Mapping[str, SearchText]
+    ) -> SearchResult:
         reading = self.reading
         began = reading.timer()
         asked = terms(query.words)
@@ -173,11 +181,13 @@ class LessonReader:
         lessons = read_source(reading.connection).lessons
         now, deadline = self._clock(), math.inf if lessons <= WHOLE else began + budget
         found = by_words(reading, query, chosen, asked, limit, now, lessons=lessons, deadline=deadline)
+        found = with_fresh(found, fresh, asked, limit, now, inside=False)
         hits, total, more, cut = found.hits, found.total, found.more, found.cut
         if len(hits) < limit and asked and not query.file:
             rest = inside_words(
                 reading, query, chosen, asked, limit, now, lessons=lessons, deadline=deadline, seen=found.seen
             )
+            rest = with_fresh(rest, fresh, asked, limit, now, inside=True)
             # It goes through all that the first look may have passed over.
             hits, total, more, cut = hits + rest.hits, total + rest.total, rest.more, rest.cut
         return SearchResult(tuple(hits[:limit]), total, reading.timer() - began, more, cut)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,13 +20,15 @@ from engine.store.lessons.file import LessonsFile
 from engine.store.lessons.finder import LessonFinder
 from engine.store.lessons.fingerprint import fingerprint, pattern_of
 from engine.store.lessons.follow import follow_file
+from engine.store.lessons.fresh import FreshLessons
 from engine.store.lessons.imports import IMPORTED_AT_ONCE, ImportReport, lines_to_import, read_lessons
-from engine.store.lessons.index import LessonIndex, Source, Step, id_for, mark_of, read_lesson, read_source
+from engine.store.lessons.index import LessonIndex, Source, Step, id_for, mark_of, read_source
 from engine.store.lessons.keys import without_keys
 from engine.store.lessons.malformed import MalformedLine, malformed_lines
-from engine.store.lessons.record import Lesson, encode_line
+from engine.store.lessons.record import Lesson, encode_line, merge
 from engine.store.lessons.schema import SCHEMA
 from engine.store.lessons.search import LessonReader
+from engine.store.lessons.stats import LEFT, LessonStats, share_indexed, stats_of
 
 if TYPE_CHECKING:
     from engine.store.database import Connection
@@ -33,26 +36,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 8000
 """Characters of a message that `add` keeps, most of them from its end; the whole output is in the task's log."""
 
-_SMALL = 1 << 20  # bytes not yet taken in that opening the store does not leave for later
 _TIDIED = 64 << 20  # bytes taken in at once, about, after which the index is tidied
-
-
-class LessonStats(msgspec.Struct, frozen=True):
-    """Sums over all lessons. `building`: the share of the file that is indexed while a build goes on, else None.
-
-    `by_…` hold the most frequent names first, each with its number of lessons.
-    """
-
-    total: int
-    sightings: int
-    resolved: int
-    malformed: int
-    file_bytes: int
-    index_bytes: int
-    building: float | None
-    by_task_type: tuple[tuple[str, int], ...]
-    by_activity_type: tuple[tuple[str, int], ...]
-    by_failure_type: tuple[tuple[str, int], ...]
 
 
 class LessonStore(LessonFinder):
@@ -82,8 +66,10 @@ class LessonStore(LessonFinder):
         self._clock = clock
         self._file = LessonsFile(file)
         self._index = LessonIndex(self._file)
+        self._fresh = FreshLessons()
+        self._adding = threading.Lock()
         self._open()
-        if self._file.size() - self._source().position.offset <= _SMALL:
+        if self._file.size() - self._source().position.offset <= LEFT:
             self.catch_up()
 
     def __enter__(self) -> LessonStore:
@@ -123,22 +109,30 @@ class LessonStore(LessonFinder):
             raise UsageError("a lesson needs a failure message")
         task_type, activity_type, failure_type = map(storable, (task_type, activity_type, failure_type))
         mark = fingerprint(task_type, activity_type, failure_type, message, storable(about))
-        known = self._known(mark)
-        now = self._clock()
-        line = Lesson(
-            known.id if known else id_for(mark),
-            task_type,
-            activity_type,
-            failure_type,
-            message,
-            storable(resolution).strip(),
-            storable(pattern) or (known.pattern if known else pattern_of(message)),
-            1,
-            now,
-            now,
-            {storable(key): storable(value) for key, value in (metadata or {}).items()},
-        )
-        return self._append(line)
+        resolution, pattern = storable(resolution).strip(), storable(pattern)
+        metadata = {storable(key): storable(value) for key, value in (metadata or {}).items()}
+        with self._adding:
+            known = self._known(mark)
+            id_, pattern = (
+                (known.id, pattern or known.pattern)
+                if known
+                else (id_for(mark), pattern or pattern_of(message))
+            )
+            now = self._clock()
+            line = Lesson(
+                id_,
+                task_type,
+                activity_type,
+                failure_type,
+                message,
+                resolution,
+                pattern,
+                1,
+                now,
+                now,
+                metadata,
+            )
+            return self._append(line, known)
 
     async def record(
         self,
@@ -157,15 +151,15 @@ class LessonStore(LessonFinder):
 
     def resolve(self, id_: str, resolution: str) -> Lesson:
         """Write down what helped; it is no new sighting. Raises UsageError for an id that is not known."""
-        self.catch_up()
-        known = self.get(id_)
-        if known is None:
-            raise UsageError(f"there is no lesson {id_}", "see `taskyard lessons list`")
-        return self._append(
-            msgspec.structs.replace(
+        with self._adding:
+            self.catch_up()
+            known = self.get(id_)
+            if known is None:
+                raise UsageError(f"there is no lesson {id_}", "see `taskyard lessons list`")
+            line = msgspec.structs.replace(
                 known, resolution=self._storable(resolution).strip(), times_seen=0, metadata={}
             )
-        )
+            return self._append(line, known)
 
     def import_file(
         self, path: Path, *, progress: Callable[[int, int], bool | None] | None = None
@@ -252,28 +246,15 @@ class LessonStore(LessonFinder):
         """What the dashboard shows; cheap enough to ask every second."""
         source = self._source()
         size = self._file.size()
-        return LessonFigures(source.lessons, source.malformed, size, _share(source, size))
+        return LessonFigures(source.lessons, source.malformed, size, share_indexed(source, size))
 
     def stats(self) -> LessonStats:
         """Sums over all lessons."""
-        with self._read() as reader:
-            source = reader.source()
-            names = [reader.names(field) for field in ("task_type", "activity_type", "failure_type")]
-        size = self._file.size()
-        return LessonStats(
-            total=source.lessons,
-            sightings=source.sightings,
-            resolved=source.resolved,
-            malformed=source.malformed,
-            file_bytes=size,
-            index_bytes=sum(
-                LessonsFile(self.index.with_name(self.index.name + end)).size() for end in ("", "-wal")
-            ),
-            building=_share(source, size),
-            by_task_type=names[0],
-            by_activity_type=names[1],
-            by_failure_type=names[2],
+        index_bytes = sum(
+            LessonsFile(self.index.with_name(self.index.name + end)).size() for end in ("", "-wal")
         )
+        with self._read() as reader:
+            return stats_of(reader, self._file.size(), index_bytes)
 
     def check(self) -> tuple[MalformedLine, ...]:
         """Read the whole file and list the lines that are no lessons, an unfinished last one included."""
@@ -281,34 +262,35 @@ class LessonStore(LessonFinder):
 
     def open_reader(self) -> LessonReader:
         """A reader of its own, for a thread that searches much; close it when done."""
-        return LessonReader(self.index, clock=self._clock)
+        return LessonReader(self.index, clock=self._clock, fresh=self._fresh)
 
     def _open(self) -> None:
         self._database = open_database(self.index, schema=SCHEMA, synchronous="NORMAL", disposable=True)
-        self._reader = LessonReader(self.index, clock=self._clock)
+        self._reader = LessonReader(self.index, clock=self._clock, fresh=self._fresh)
 
-    def _append(self, line: Lesson) -> Lesson:
+    def _append(self, line: Lesson, known: Lesson | None) -> Lesson:
+        lesson = merge(known, line) if known else line
         self._file.append(encode_line(line))
 
-        def take_in(connection: Connection) -> Lesson:
+        def take_in(connection: Connection) -> None:
             # While a long build is under way the file has the line, and that is enough.
-            if self._file.size() - read_source(connection).position.offset > _SMALL:
-                return line
-            taken: Lesson | None = None
-            while True:
-                step = self._index.step(connection)
-                taken = step.lessons.get(line.id, taken)
-                if not step.more:
+            while self._file.size() - read_source(connection).position.offset <= LEFT:
+                if not self._index.step(connection).more:
                     break
-            if taken is None:  # another process has taken the line in
-                found = read_lesson(connection, line.id)
-                taken = found[2] if found else line
-            return taken
 
+        self._fresh.put(lesson)
         try:
-            return self._database.submit(take_in).result()
-        except StoreError:
-            return line  # the index has no disk or lock: the same
+            taken = self._database.submit(take_in, urgent=False)
+        except StoreError:  # closed meanwhile: the file is enough here, too
+            self._fresh.drop(lesson)
+        else:
+            taken.add_done_callback(lambda _: self._fresh.drop(lesson))
+        return lesson
+
+    def _settle(self) -> None:
+        if self._fresh.texts:
+            with suppress(StoreError):  # an index without a disk or a lock takes nothing in
+                self._database.flush()
 
     def _storable(self, text: str) -> str:
         # A lone surrogate, as in the name of a file that is no UTF-8, has no place in JSON.
@@ -316,25 +298,23 @@ class LessonStore(LessonFinder):
         return without_keys(text, self._secrets)
 
     def _known(self, mark: str) -> Lesson | None:
+        fresh = self._fresh.texts
+        if id_for(mark) in fresh:
+            return fresh[id_for(mark)].lesson
         try:
-            with self._read() as reader:
-                return reader.with_fingerprint(mark)
+            with self._read(settled=False) as reader:
+                known = reader.with_fingerprint(mark)
         except StoreError:
             return None  # an index that cannot be read is no reason to lose a lesson
+        return fresh[known.id].lesson if known and known.id in fresh else known
 
     def _source(self) -> Source:
-        with self._read() as reader:
+        with self._read(settled=False) as reader:
             return reader.source()
 
     def _tidy(self) -> None:
         while self._database.submit(self._index.tidy).result():
             pass
-
-
-def _share(source: Source, size: int) -> float | None:
-    """How much of the file is indexed, or None when all of it is, but for a few lines on their way."""
-    behind = size - source.position.offset
-    return source.position.offset / size if behind > _SMALL else None
 
 
 def _kept(message: str) -> str:
