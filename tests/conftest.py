@@ -8,6 +8,7 @@ import os
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,9 @@ def _clean_environment() -> None:
     os.environ["GIT_CONFIG_GLOBAL"] = str(gitconfig)
     os.environ["GIT_CONFIG_NOSYSTEM"] = "1"
     os.environ["XDG_STATE_HOME"] = str(_home / "state")
+    # The `python3` of checks and agents is the interpreter itself, not a version manager's script in front of it.
+    interpreter = Path(sys.executable).resolve().parent
+    os.environ["PATH"] = f"{interpreter}{os.pathsep}{os.environ['PATH']}"
 
 
 _clean_environment()

@@ -9,7 +9,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tests import forked
+
+ROOT = Path(__file__).parents[2]
 PROGRAM = (sys.executable, "-c", "import sys; from tui.cli import main; sys.exit(main())")
 
 
@@ -33,16 +37,18 @@ def taskyard(
 
     As a `plain_user`, root too is bound by the permissions of files.
     """
-    done = subprocess.run(
-        [*PROGRAM, *args],
-        cwd=at,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "COLUMNS": "100", **(environ or {})},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=timeout,
-        preexec_fn=_drop_privileges if plain_user and os.geteuid() == 0 else None,
-    )
+    command = [*PROGRAM, *args]
+    options: dict[str, Any] = {
+        "cwd": at,
+        "env": {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(environ or {})},
+        "stdin": subprocess.DEVNULL,
+        "text": True,
+        "timeout": timeout,
+    }
+    if plain_user and os.geteuid() == 0:  # what it drops here is gone from the next exec on
+        done = subprocess.run(command, capture_output=True, preexec_fn=_drop_privileges, **options)
+    else:
+        done = forked.run(command, **options)
     return Said(done.returncode, done.stdout, done.stderr)
 
 

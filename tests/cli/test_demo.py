@@ -15,6 +15,7 @@ import pytest
 
 from engine.demo import find_demo
 from engine.events import TaskLanded, decode
+from tests import forked
 from tests.cli.taskyard import PROGRAM, taskyard
 
 ENVIRON = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -40,9 +41,7 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> Non
 def test_a_demo_that_was_killed_goes_on_with_the_same_command(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     command = ("demo", "--fast", "--tasks", "8", "--keep", str(folder))
-    first = subprocess.Popen(
-        [*PROGRAM, *command, "--json"], cwd=tmp_path, stdout=subprocess.PIPE, env=ENVIRON
-    )
+    first = forked.Popen([*PROGRAM, *command, "--json"], cwd=tmp_path, stdout=subprocess.PIPE, env=ENVIRON)
     assert first.stdout is not None
     for line in first.stdout:
         if isinstance(decode(line), TaskLanded):
@@ -76,7 +75,7 @@ def test_a_demo_that_was_killed_goes_on_with_the_same_command(tmp_path: Path) ->
 
 
 def test_an_interrupted_demo_that_is_not_kept_does_not_promise_to_go_on(tmp_path: Path) -> None:
-    running = subprocess.Popen(
+    running = forked.Popen(
         [*PROGRAM, "demo", "--headless"], cwd=tmp_path, stdout=subprocess.PIPE, env=ENVIRON, text=True
     )
     assert running.stdout is not None
@@ -88,7 +87,7 @@ def test_an_interrupted_demo_that_is_not_kept_does_not_promise_to_go_on(tmp_path
 
 
 def test_an_ended_demo_leaves_nothing_behind(tmp_path: Path) -> None:
-    running = subprocess.Popen(
+    running = forked.Popen(
         [*PROGRAM, "demo", "--json"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
@@ -107,7 +106,7 @@ def test_an_ended_demo_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_simulate_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
     scenario.write_text('name = "mine"\n')
-    serving = subprocess.Popen(
+    serving = forked.Popen(
         [*PROGRAM, "simulate", "--port", "0", "--scenario", str(scenario)],
         cwd=tmp_path,
         stdout=subprocess.PIPE,

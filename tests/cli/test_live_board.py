@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from engine import events as ev
+from tests import forked
 from tests.cli.taskyard import PROGRAM, Said, taskyard
 from tests.cli.test_run import environment, project
 from tests.sample_repository import SampleRepository
@@ -45,7 +46,7 @@ pathlib.Path(task + ".txt").write_text(re.search(r"\\b(Write|Draw) T[0-9]+", tex
         self.sample.write({"tasks/board.md": HEAD + "".join(rows)})
 
     def start(self, *command: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             command, cwd=self.sample.path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 

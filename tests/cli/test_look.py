@@ -20,6 +20,7 @@ from engine.state import RunState
 from engine.store.journal import Journal
 from engine.store.owner import Owner
 from engine.store.state_db import open_state
+from tests import forked
 from tests.cli.taskyard import PROGRAM, taskyard
 from tests.sample_repository import SampleRepository
 from tests.samples import START, record, short_run
@@ -187,7 +188,7 @@ def test_watch_prints_what_another_process_writes_until_the_run_ends(repo: Repo)
     root = repo().path
     *first, finished = short_run()
     paths = record(root, first, owner=Owner.of_this_process())
-    watching = subprocess.Popen(
+    watching = forked.Popen(
         [*PROGRAM, "watch", "--json"], cwd=root, stdout=subprocess.PIPE, env=environment(), text=True
     )
     assert watching.stdout is not None
@@ -205,7 +206,7 @@ def test_watch_says_so_when_the_run_dies(repo: Repo) -> None:
     root = repo().path
     worker = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     record(root, short_run()[:-1], owner=Owner(Owner.of_this_process().host, worker.pid))
-    watching = subprocess.Popen(
+    watching = forked.Popen(
         [*PROGRAM, "watch"],
         cwd=root,
         stdout=subprocess.PIPE,

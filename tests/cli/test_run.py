@@ -16,6 +16,7 @@ import pytest
 
 from engine.events import RunFinished, TaskLanded, decode
 from engine.llm.simulator import Simulator
+from tests import forked
 from tests.cli.taskyard import PROGRAM, Said, taskyard
 from tests.e2e.crew import until
 from tests.sample_repository import SampleRepository
@@ -281,7 +282,7 @@ def test_a_reader_that_goes_away_stops_the_run(repo: Repo) -> None:
 def test_an_output_that_cannot_be_written_stops_the_run(repo: Repo) -> None:
     made = project(repo, agent=SLOW)
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
+        done = forked.run(
             [*PROGRAM, "run", "--json"],
             cwd=made.path,
             env=environment(),
@@ -298,7 +299,7 @@ def test_a_signal_before_the_run_has_begun(repo: Repo) -> None:
     made = repo({"tasks/board.md": BOARD})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        running = subprocess.Popen(
+        running = forked.Popen(
             [*PROGRAM, "run", "--headless"],
             cwd=made.path,
             env=environment(TASKYARD_LLM_BASE_URL=url),
@@ -390,7 +391,7 @@ def test_names_with_spaces_and_other_letters(repo: Repo) -> None:
 
 
 def start(*args: str, at: Path, stderr: IO[bytes] | None = None, **more: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    return forked.Popen(
         [*PROGRAM, *args], cwd=at, stdout=subprocess.PIPE, stderr=stderr, env=environment(**more)
     )
 

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from engine.store.owner import Owner
+from tests import forked
 from tests.cli.taskyard import PROGRAM, taskyard
 from tests.cli.test_look import environment
 from tests.sample_repository import SampleRepository
@@ -34,7 +35,7 @@ def root(repo: Repo) -> Path:
 @asynccontextmanager
 async def served(root: Path) -> AsyncIterator[tuple[subprocess.Popen[str], str]]:
     """The server as a process, and its address."""
-    server = subprocess.Popen(
+    server = forked.Popen(
         [*PROGRAM, "watch", "--serve", "--port", "0"],
         cwd=root,
         env=environment(),

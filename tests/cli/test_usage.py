@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.cli.taskyard import PROGRAM, Said, taskyard
 from tests.sample_repository import SampleRepository
 from tests.samples import record, short_run
@@ -100,7 +101,7 @@ def test_a_shell_completes_commands(tmp_path: Path) -> None:
 def test_a_reader_that_goes_away_ends_the_command_quietly(repo: Repo) -> None:
     root = repo().path
     record(root, short_run() * 300)
-    replaying = subprocess.Popen(
+    replaying = forked.Popen(
         [*PROGRAM, "replay", "--json"],
         cwd=root,
         stdout=subprocess.PIPE,

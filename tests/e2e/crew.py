@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.events import AnyEvent, RunFinished, RunStarted, decode
+from tests import forked
 from tests.cli.taskyard import PROGRAM
 from tests.sample_repository import SampleRepository, make_sample_repository
 
@@ -114,7 +115,7 @@ class Crew:
         out, err = self.folder / f"out{number}", self.folder / f"err{number}"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
         with out.open("wb") as out_file, err.open("wb") as err_file:
-            process = subprocess.Popen(
+            process = forked.Popen(
                 [*PROGRAM, "run", "--json"],
                 cwd=at or self.sample.path,
                 env=environment,

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from engine.events import AnyEvent, RunFinished, decode
 from engine.llm.simulator.scenario import Answer, Edit
+from tests import forked
 from tests.cli.taskyard import PROGRAM
 from tests.sample_repository import SampleRepository, make_sample_repository
 
@@ -76,7 +77,7 @@ def environment(url: str, **more: str) -> dict[str, str]:
 
 def start(at: Path, url: str, *args: str, **more: str) -> subprocess.Popen[bytes]:
     """Start a run that prints its events."""
-    return subprocess.Popen(
+    return forked.Popen(
         [*PROGRAM, "run", "--json", *args],
         cwd=at,
         env=environment(url, **more),

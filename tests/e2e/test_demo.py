@@ -21,6 +21,7 @@ from engine.llm.simulator import Simulator, load_scenario
 from engine.llm.simulator.counters import digest_of
 from engine.process import strays
 from engine.store.lessons import LessonStore
+from tests import forked
 from tests.cli.taskyard import PROGRAM, taskyard
 
 TASKS = 14
@@ -67,9 +68,8 @@ def environment() -> dict[str, str]:
 
 
 def run_demo(folder: Path, *more: str) -> Demo:
-    done = subprocess.run(
+    done = forked.run(
         [*PROGRAM, "demo", "--headless", "--fast", "--json", "--keep", str(folder), *more],
-        capture_output=True,
         env=environment(),
         timeout=100,
     )
@@ -179,7 +179,7 @@ class Killed:
         self.answered_before_a_kill: dict[str, int] = {}
 
     def start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        return forked.Popen(
             [*PROGRAM, "run", "--json"],
             cwd=self.project.root,
             env={**environment(), "TASKYARD_LLM_BASE_URL": self.simulator.url, "ANTHROPIC_API_KEY": "demo"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from engine.settings import LessonsSettings
 from engine.state import RunState
 from engine.store.lessons import LessonStore, estimated_tokens
 from engine.teaching import MOST_GIVEN
+from tests import forked
 from tests.cli.taskyard import PROGRAM
 from tests.sample_repository import SampleRepository, make_sample_repository
 from tui.sections import lesson_lines
@@ -94,7 +94,7 @@ def project(path: Path) -> SampleRepository:
 
 
 def run(made: SampleRepository, lessons: Path, simulator: Simulator) -> list[AnyEvent]:
-    done = subprocess.run(
+    done = forked.run(
         [*PROGRAM, "run", "--json"],
         cwd=made.path,
         env={
@@ -104,7 +104,6 @@ def run(made: SampleRepository, lessons: Path, simulator: Simulator) -> list[Any
             "TASKYARD_LESSONS_FILE": str(lessons),
             "ANTHROPIC_API_KEY": "demo",
         },
-        capture_output=True,
         timeout=80,
     )
     assert done.returncode == 0, done.stderr.decode()

@@ -28,6 +28,7 @@ from engine.events import (
 )
 from engine.llm.simulator import Fault, Scenario, Simulator, load_scenario
 from engine.process import strays
+from tests import forked
 from tests.cli.taskyard import PROGRAM
 from tests.sample_repository import SampleRepository
 
@@ -53,11 +54,10 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(at: Path, *args: str, **environ: str) -> tuple[int, list[AnyEvent]]:
-    done = subprocess.run(
+    done = forked.run(
         [*PROGRAM, "run", "--json", *args],
         cwd=at,
         env=environment(**environ),
-        capture_output=True,
         timeout=80,
     )
     return done.returncode, [decode(line) for line in done.stdout.splitlines()]
@@ -102,7 +102,7 @@ def busy(repo: Callable[..., SampleRepository], tmp_path: Path) -> tuple[SampleR
 
 
 def start(at: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*PROGRAM, "run", "--json"], cwd=at, env=environment(), stdout=subprocess.PIPE)
+    return forked.Popen([*PROGRAM, "run", "--json"], cwd=at, env=environment(), stdout=subprocess.PIPE)
 
 
 def read_until_agents_work(process: subprocess.Popen[bytes], run_id: list[str]) -> None:
@@ -178,11 +178,10 @@ def test_what_no_task_can_mend_stops_the_run_and_gives_nothing_up(
     refusing = Scenario(faults=(Fault(kind="unauthorized", times=1000),))
     with Simulator(refusing) as simulator:
         service = {"TASKYARD_LLM_BASE_URL": simulator.url, "ANTHROPIC_API_KEY": "sk-wrong"}
-        done = subprocess.run(
+        done = forked.run(
             [*PROGRAM, "run", "--json"],
             cwd=made.path,
             env=environment(**service),
-            capture_output=True,
             timeout=60,
         )
     finished = decode(done.stdout.splitlines()[-1])

@@ -35,6 +35,7 @@ from engine.model import AnswerSource, Lane, Role
 from engine.orchestrator import Orchestrator
 from engine.settings import load_settings
 from engine.thread import EngineThread
+from tests import forked
 from tests.e2e.many_tasks import ANSWERS, environment, make_project, run, start
 from tests.sample_repository import SampleRepository
 from tui.app import DashboardApp
@@ -314,13 +315,10 @@ def test_batches_are_cancelled_with_the_run_where_a_person_says_so(tmp_path: Pat
     tasks = 4
     made = make_project(tmp_path / "shop", tasks, lane="economy", kinds={"planner": "none", "judge": "none"})
     with Simulator(Scenario(answers=ANSWERS, batches=Batches(seconds=20.0))) as simulator:
-        subprocess.run(
-            [sys.executable, "-c", QUITS],
-            cwd=made.path,
-            env=environment(simulator.url),
-            check=True,
-            timeout=60,
+        quitting = forked.run(
+            [sys.executable, "-c", QUITS], cwd=made.path, env=environment(simulator.url), timeout=60
         )
+        assert quitting.returncode == 0, quitting.stderr
         stats = simulator.stats()
         assert stats.requests["POST /v1/messages/batches/{id}/cancel"] == 1
         assert (stats.in_flight, stats.answered) == (0, {})

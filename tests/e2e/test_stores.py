@@ -17,6 +17,7 @@ from engine.demo import make_demo
 from engine.events import AnyEvent, CycleStarted, Measured, Noticed, RunFinished, decode
 from engine.llm.simulator import Simulator, load_scenario
 from engine.state import RunState
+from tests import forked
 from tests.cli.taskyard import PROGRAM, taskyard
 from tests.sample_repository import SampleRepository
 
@@ -65,15 +66,15 @@ def test_a_run_of_many_cycles_is_resumed_watched_and_replayed_as_one(tmp_path: P
     with Simulator(load_scenario(demo.scenario)) as simulator:
         environ = environment(TASKYARD_LLM_BASE_URL=simulator.url, ANTHROPIC_API_KEY="demo")
         command = [*SHORT_CYCLES, "run", "--json"]
-        with subprocess.Popen(command, cwd=demo.root, env=environ, stdout=subprocess.PIPE) as first:
+        with forked.Popen(command, cwd=demo.root, env=environ, stdout=subprocess.PIPE) as first:
             assert first.stdout is not None
             for _ in range(200):
                 assert first.stdout.readline()
             first.kill()
-        with subprocess.Popen(command, cwd=demo.root, env=environ, stdout=subprocess.PIPE) as second:
+        with forked.Popen(command, cwd=demo.root, env=environ, stdout=subprocess.PIPE) as second:
             assert second.stdout is not None
             begun = second.stdout.readline()
-            watch = subprocess.Popen(
+            watch = forked.Popen(
                 [*PROGRAM, "watch", "--json"], cwd=demo.root, env=environ, stdout=subprocess.PIPE
             )
             rest = second.stdout.read()
@@ -109,7 +110,7 @@ class Prompted:
         )
         made.commit("Plan", {"tasks/board.md": BOARD, "taskyard.toml": settings})
         made.git("push", "--quiet")
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             [*PROGRAM, "run", "--json"], cwd=made.path, env=environment(), stdout=subprocess.PIPE
         )
         self.events: list[AnyEvent] = []

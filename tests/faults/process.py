@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from engine.events import AnyEvent, RunFinished, decode
+from tests import forked
 from tests.cli.taskyard import PROGRAM
 
 
@@ -26,7 +27,7 @@ class Run:
         self._heard = threading.Condition()
         self._read = 0
         self._complaints = transcript.with_suffix(".err").open("wb")
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             [*PROGRAM, "run", "--json"],
             cwd=at,
             env=env,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from engine.git.repository import FAULT_POINT
+from tests import forked
 from tests.git.crash_run import TASKS
 from tests.git.test_worktrees import state
 from tests.git.trains import BOARD, TARGET, board
@@ -25,14 +27,14 @@ POINTS = 36
 
 async def crash_run(sample: SampleRepository, fault: str = "") -> tuple[int, str]:
     """Run in a process of its own; gives its exit status and what it said."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.git.crash_run", str(sample.path), str(sample.path.with_name("work")),
-        cwd=ROOT, env={**os.environ, **({FAULT_POINT: fault} if fault else {})},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    said, _ = await child.communicate()
-    assert child.returncode is not None
-    return child.returncode, said.decode()
+    child = await asyncio.to_thread(
+        forked.run,
+        [sys.executable, "-m", "tests.git.crash_run", str(sample.path), str(sample.path.with_name("work"))],
+        cwd=ROOT,
+        env={**os.environ, **({FAULT_POINT: fault} if fault else {})},
+        stderr=subprocess.STDOUT,
+    )
+    return child.returncode, child.stdout.decode()
 
 
 @pytest.fixture

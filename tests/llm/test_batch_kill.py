@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 from engine.llm.simulator import Answer, Batches, Scenario, Simulator
+from tests import forked
 
 ROOT = Path(__file__).parents[2]
 
 
 async def child(url: str, folder: Path, moment: str) -> int:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.llm.batch_child", url, str(folder), moment, cwd=ROOT
-    )
-    return await process.wait()
+    command = [sys.executable, "-m", "tests.llm.batch_child", url, str(folder), moment]
+    return (await asyncio.to_thread(forked.run, command, cwd=ROOT, stdout=None, stderr=None)).returncode
 
 
 @pytest.mark.parametrize("moment", ["creating", "created", "polling", "stored"])
