@@ -15,7 +15,7 @@ from textual.geometry import Region
 from engine.model import Task, TaskState
 from engine.snapshot import Snapshot, TaskView
 from tests.tui import moments
-from tests.tui.test_keys import WIDE, ready, until
+from tests.tui.test_keys import WIDE, open_log, ready, until
 from tui.app import FRAMES, FRAMES_AT_REST, DashboardApp
 from tui.estimates import Forecast, _longest_chain
 from tui.line import text
@@ -32,12 +32,8 @@ async def test_a_log_that_is_followed_is_neither_laid_out_anew_nor_its_scrollbar
     tmp_path: Path,
 ) -> None:
     (tmp_path / "implement.log").write_text("".join(f"line {n}\n" for n in range(3000)))
-    app = DashboardApp(moments.logging(tmp_path))
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
+    async with open_log(tmp_path) as pilot:
+        app = pilot.app
         pager = app.screen.query_one(Pager)
         await until(lambda: pager.total == 3000)
         await pilot.pause()
@@ -59,12 +55,8 @@ async def test_a_log_that_is_followed_is_neither_laid_out_anew_nor_its_scrollbar
 async def test_what_comes_faster_than_it_can_be_read_is_drawn_half_as_often(tmp_path: Path) -> None:
     log = tmp_path / "implement.log"
     log.write_text("first\n")
-    app = DashboardApp(moments.logging(tmp_path))
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
+    async with open_log(tmp_path) as pilot:
+        app = pilot.app
         body = app.screen.query_one(TaskBody)
         await until(lambda: body.total == 1)
         body._looks.pause()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from textual import events
 from textual.geometry import Region, Size
+from textual.pilot import Pilot
 from textual.widgets._toast import Toast
 
 from engine import events as ev
@@ -50,6 +53,18 @@ async def ready(app: DashboardApp) -> TaskList:
     """Wait until the tasks are on the screen; gives their list."""
     await until(lambda: bool(app.screen.query(TaskList)) and bool(app.screen.query_one(TaskList).shown))
     return app.screen.query_one(TaskList)
+
+
+@asynccontextmanager
+async def open_log(folder: Path, size: tuple[int, int] = WIDE) -> AsyncIterator[Pilot[None]]:
+    """A task screen that shows `implement.log` of the folder."""
+    app = DashboardApp(moments.logging(folder))
+    async with app.run_test(size=size) as pilot:
+        await ready(app)
+        app.open_task("T2.10")
+        await pilot.pause()
+        await pilot.press("5")
+        yield pilot
 
 
 async def test_the_cursor_stays_on_its_task_when_the_order_changes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from engine import events as ev
 from engine.store.lessons import LessonStore
@@ -21,6 +22,14 @@ from tui.source.protocol import Mode
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.lesson_list import LessonList
 from tui.widgets.task_list import TaskList
+
+
+async def find_the_one(pilot: Pilot[None]) -> LessonList:
+    """Search for the lesson about bankers' rounding; gives the hits, which are at the keys."""
+    await pilot.press("4", *"bankers", "enter")
+    hits = pilot.app.screen.query_one(LessonsPanel).hits
+    await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+    return hits
 
 
 async def test_lessons_are_searched_as_they_are_typed(tmp_path: Path) -> None:
@@ -90,9 +99,7 @@ async def test_lessons_open_whatever_is_looked_at(mode: Mode, tmp_path: Path) ->
     app = DashboardApp(source)
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
-        await pilot.press("4", *"bankers", "enter")
-        hits = app.screen.query_one(LessonsPanel).hits
-        await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+        await find_the_one(pilot)
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, LessonScreen))
 
@@ -121,9 +128,7 @@ async def test_a_lesson_opens_as_it_is_now_and_not_as_it_was_found(tmp_path: Pat
     app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
-        await pilot.press("4", *"bankers", "enter")
-        hits = app.screen.query_one(LessonsPanel).hits
-        await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+        hits = await find_the_one(pilot)
         with LessonStore(tmp_path / "lessons.jsonl", tmp_path / "lessons.db") as other:
             other.resolve(hits.entries[0].id, "half to even")
         await pilot.press("enter")
@@ -135,9 +140,7 @@ async def test_an_open_lesson_follows_the_store(tmp_path: Path) -> None:
     app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
-        await pilot.press("4", *"bankers", "enter")
-        hits = app.screen.query_one(LessonsPanel).hits
-        await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+        hits = await find_the_one(pilot)
         await pilot.press("enter")
         await until(lambda: "ROUND_HALF_UP" in shown(app, "LineView"))
         with LessonStore(tmp_path / "lessons.jsonl", tmp_path / "lessons.db") as other:
@@ -149,9 +152,7 @@ async def test_help_opens_over_a_lesson_and_leaves_it_open(tmp_path: Path) -> No
     app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
-        await pilot.press("4", *"bankers", "enter")
-        hits = app.screen.query_one(LessonsPanel).hits
-        await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+        await find_the_one(pilot)
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, LessonScreen))
         await pilot.press("question_mark")

@@ -12,7 +12,7 @@ from engine.model import Stage, Task, TaskState
 from engine.snapshot import StageSpan, TaskView, TryView
 from tests.screenshots import recorded as recorded_demo
 from tests.tui import moments, sample_run
-from tests.tui.test_keys import WIDE, ready, shown, until
+from tests.tui.test_keys import WIDE, open_log, ready, shown, until
 from tui.app import DashboardApp
 from tui.line import plain
 from tui.screens.main import MainScreen
@@ -38,14 +38,10 @@ async def test_every_section_of_the_task_screen_opens() -> None:
 
 
 async def test_a_running_log_is_followed(tmp_path: Path) -> None:
-    source, log = moments.logging(tmp_path), tmp_path / "implement.log"
+    log = tmp_path / "implement.log"
     log.write_text("first line\n")
-    app = DashboardApp(source)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
+    async with open_log(tmp_path) as pilot:
+        app = pilot.app
         await until(lambda: "first line" in shown(app, "#body"))
         with open(log, "a") as file:
             file.write("\x1b[31msecond\x1b[0m [/] line\n")
@@ -53,14 +49,10 @@ async def test_a_running_log_is_followed(tmp_path: Path) -> None:
 
 
 async def test_a_log_that_is_not_followed_stays_and_counts_what_is_new(tmp_path: Path) -> None:
-    source, log = moments.logging(tmp_path), tmp_path / "implement.log"
+    log = tmp_path / "implement.log"
     log.write_text("".join(f"line {n}\n" for n in range(100)))
-    app = DashboardApp(source)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
+    async with open_log(tmp_path) as pilot:
+        app = pilot.app
         body = app.screen.query_one(Pager)
         await until(lambda: "following" in shown(app, "#place") and body.is_vertical_scroll_end)
         await pilot.press("k")
@@ -77,17 +69,13 @@ async def test_a_log_that_is_not_followed_stays_and_counts_what_is_new(tmp_path:
 async def test_a_log_tells_when_its_lines_arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    source, log = moments.logging(tmp_path), tmp_path / "implement.log"
+    log = tmp_path / "implement.log"
     log.write_text("one\ntwo\nthree\n")
     times = LogTimes(log)
     times.note(0, 1_800_000_000.0)
     times.note(8, 1_800_000_061.0)
-    app = DashboardApp(source)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
+    async with open_log(tmp_path) as pilot:
+        app = pilot.app
         lines = ["08:00:00 one", "         two", "08:01:01 three"]
         await until(lambda: shown(app, "#body").splitlines() == lines)
         await pilot.press("T")
@@ -95,14 +83,10 @@ async def test_a_log_tells_when_its_lines_arrived(tmp_path: Path, monkeypatch: p
 
 
 async def test_text_is_found_in_a_section_while_it_grows(tmp_path: Path) -> None:
-    source, log = moments.logging(tmp_path), tmp_path / "implement.log"
+    log = tmp_path / "implement.log"
     log.write_text("".join(f"{'error' if n % 40 == 7 else 'fine'} {n}\n" for n in range(200)))
-    app = DashboardApp(source)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await ready(app)
-        app.open_task("T2.10")
-        await pilot.pause()
-        await pilot.press("5")
+    async with open_log(tmp_path, size=(80, 24)) as pilot:
+        app = pilot.app
         body = app.screen.query_one(Pager)
         await until(lambda: "error 167" in shown(app, "#body"))
         await pilot.press("g", "slash", *"ERR", "enter")

@@ -33,13 +33,6 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def database(tmp_path: Path):
-    database = open_state(tmp_path / "state.db")
-    yield database
-    database.close()
-
-
 def done(n: int, *, ended: float | None = None, **fields: object) -> TaskHistory:
     end = 1_000_000.0 + n if ended is None else ended
     return TaskHistory(

@@ -24,19 +24,7 @@ from engine.store.journal import Journal
 from engine.store.journal_reader import JournalReader
 from engine.store.state_db import open_state
 from tests.samples import started
-from tests.unit.journals import STATE, Clock, note, start_child
-
-
-@pytest.fixture
-def database(tmp_path: Path):
-    database = open_state(tmp_path / "state.db")
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def journal(database: Database, tmp_path: Path) -> Journal:
-    return Journal(database, tmp_path / "archive", clock=Clock())
+from tests.unit.journals import STATE, note, start_child
 
 
 def reader_of(journal_path: Path) -> JournalReader:

@@ -14,20 +14,7 @@ from engine.errors import RunBusyError, StoreError
 from engine.store.database import Database
 from engine.store.journal import Journal
 from engine.store.owner import FOREIGN_SILENCE, Owner, process_mark
-from engine.store.state_db import open_state
 from tests.unit.journals import STATE, Clock, note, start_child
-
-
-@pytest.fixture
-def database(tmp_path: Path):
-    database = open_state(tmp_path / "state.db")
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def journal(database: Database, tmp_path: Path) -> Journal:
-    return Journal(database, tmp_path / "archive", clock=Clock())
 
 
 def dead_owner() -> Owner:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from engine.model import Task, TaskState
 from engine.store.cache import CacheKey, ResultCache, digest
 from engine.store.database import Database
 from engine.store.history import HistoryPruner, PrunePolicy, TaskHistory
-from engine.store.state_db import open_state
 from engine.templates import TemplateEngine
 
 
@@ -33,13 +31,6 @@ def key(n: int, name: str = "T1") -> CacheKey:
 
 def ended(n: int, *, at: float = 1000.0, name: str = "T1") -> TaskHistory:
     return TaskHistory(id=f"r/{name}/{n}", run="r", task=name, status=TaskState.LANDED, started=at, ended=at)
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_state(tmp_path / "state.db")
-    yield database
-    database.close()
 
 
 async def test_are_all_complete_is_not_always_true() -> None:
