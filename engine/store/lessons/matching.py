@@ -17,7 +17,7 @@ from engine.store.lessons.ranking import Hit, TextMatch, worths
 from engine.store.lessons.reading import IndexReading
 from engine.store.lessons.words import Term, grams, question_for
 
-NEWEST = 320
+NEWEST = 200
 """Matches of the word index that are looked at, the newest ones."""
 
 SCORED = 64

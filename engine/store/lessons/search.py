@@ -178,7 +178,7 @@ class LessonReader:
         if not asked and not query.file:
             hits, total, more = self._by_fields(query, chosen, limit)
             return SearchResult(tuple(hits[:limit]), total, reading.timer() - began, more)
-        lessons = read_source(reading.connection).lessons
+        lessons = reading.value("SELECT lessons FROM source")
         now, deadline = self._clock(), math.inf if lessons <= WHOLE else began + budget
         found = by_words(reading, query, chosen, asked, limit, now, lessons=lessons, deadline=deadline)
         found = with_fresh(found, fresh, asked, limit, now, inside=False)

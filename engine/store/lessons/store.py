@@ -236,7 +236,7 @@ class LessonStore(LessonFinder):
                 return
             with suppress(StoreError):  # a full disk or a busy index: the next change, or second, tries again
                 if await asyncio.to_thread(self.catch_up) and on_change is not None:
-                    on_change(self.stats())
+                    on_change(await asyncio.to_thread(self.stats))
 
         await follow_file(self.file, changed, stop)
 
