@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+# Some machines set this, and then each of the many processes of a run or of the tests compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test soak bench screenshots lint lock clean
 
 help:

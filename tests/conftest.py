@@ -33,6 +33,8 @@ def _clean_environment() -> None:
     os.environ["GIT_CONFIG_GLOBAL"] = str(gitconfig)
     os.environ["GIT_CONFIG_NOSYSTEM"] = "1"
     os.environ["XDG_STATE_HOME"] = str(_home / "state")
+    # Else each process that a test starts would compile all of our modules.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # The `python3` of checks and agents is the interpreter itself, not a version manager's script in front of it.
     interpreter = Path(sys.executable).resolve().parent
     os.environ["PATH"] = f"{interpreter}{os.pathsep}{os.environ['PATH']}"
