@@ -53,7 +53,7 @@ def landed_commits(made: SampleRepository) -> Counter[str]:
 
 @pytest.mark.timeout(120)
 def test_each_role_of_all_economy_tasks_is_one_batch_call(tmp_path: Path) -> None:
-    tasks = 40
+    tasks = 12
     made = make_project(tmp_path / "shop", tasks, lane="economy", settings=BATCHES)
     with Simulator(Scenario(answers=ANSWERS, batches=Batches(seconds=0.3, results="reversed"))) as simulator:
         ran = run(made.path, simulator.url)
@@ -72,7 +72,7 @@ def test_each_role_of_all_economy_tasks_is_one_batch_call(tmp_path: Path) -> Non
 
 @pytest.mark.timeout(240)
 def test_a_storm_of_every_failure_lands_everything_and_pays_each_answer_once(tmp_path: Path) -> None:
-    tasks, silence, under_way = 200, 2.0, 1.0
+    tasks, silence, under_way = 60, 2.0, 1.0
     made = make_project(
         tmp_path / "shop",
         tasks,

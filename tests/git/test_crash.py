@@ -22,7 +22,7 @@ from tests.sample_repository import SampleRepository
 Make = Callable[..., SampleRepository]
 ROOT = Path(__file__).parents[2]
 AT_ONCE = 4
-POINTS = 36
+POINTS = 24
 
 
 async def crash_run(sample: SampleRepository, fault: str = "") -> tuple[int, str]:

@@ -155,7 +155,7 @@ async def ride(sample: SampleRepository, root: Path, target: str, cargo: Sequenc
 
 
 @pytest.mark.timeout(240)  # Each example is some hundred git commands.
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cargo=st.lists(members, min_size=1, max_size=MOST))
 @example([RED])
 @example([GOOD, RED, GOOD])
