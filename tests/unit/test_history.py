@@ -281,8 +281,9 @@ def test_the_live_store_does_not_grow_with_what_passed_through(
             database.flush()
     settled(database)
     late = history.memory_info()
+    # How full the table is between two prunings depends on when they came: between 800 and 1,000 entries.
     assert late.entries <= 1000 / 800 * early.entries
-    assert late.file <= early.file
+    assert late.file <= 1000 / 800 * early.file
     assert history.stats().entries + history.stats().archived == 20_000
     assert late.archive > 0
     assert 10**7 < late.resident < 10**9
