@@ -133,7 +133,8 @@ class HistoryRecorder:
         self._state = state
         self._journal_path = journal_path
         running = pruner.find(run=run, status=TaskState.RUNNING, limit=-1)
-        self._open = {entry.task: entry.id for entry in running}
+        self._open = {entry.task: (entry.id, entry.idle) for entry in running}
+        self._run_idle = state().run.idle
 
     def settle(self, ended: Mapping[str, float]) -> None:
         """End what runs left open that nobody takes up any more; `ended` are such runs, and when they ended."""
@@ -142,16 +143,25 @@ class HistoryRecorder:
                 _forget(self.pruner.end_run(run, ended[run], "its run ended"))
 
     def hear(self, event: ev.Event) -> None:
-        """Take an event that begins or ends an execution."""
+        """Take an event that begins or ends an execution, or goes on with those that an interrupted run left open."""
         if isinstance(event, ev.AttemptStarted) and event.task not in self._open:
             self._begin(event)
         elif isinstance(event, ev.TaskLanded | ev.TaskEnded):
             self._end(event)
+        elif isinstance(event, ev.RunResumed):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        before, self._run_idle = self._run_idle, self._state().run.idle
+        for task, (id, idle) in self._open.items():
+            self._open[task] = id, idle + self._run_idle - before
+            _forget(self.pruner.update(id, idle=self._open[task][1]))
 
     def _begin(self, event: ev.AttemptStarted) -> None:
         view = self._state().find(event.task)
         if view is not None:
-            id = self._open[view.id] = self._id(event)
+            id = self._id(event)
+            self._open[view.id] = id, 0.0
             entry = TaskHistory(
                 id=id,
                 run=self._run,
@@ -167,7 +177,7 @@ class HistoryRecorder:
         view = self._state().find(event.task)
         if view is None or view.ended is None:
             return
-        id = self._open.pop(view.id, None)
+        id, _ = self._open.pop(view.id, (None, 0.0))
         if id is None and isinstance(event, ev.TaskLanded) and event.by:
             return
         if id is None:  # It ended before any attempt: cancelled while it waited, or found landed.

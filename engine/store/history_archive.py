@@ -22,7 +22,8 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One execution of a task. `id` is unique over all runs, for instance `<run>/<task>/<times opened>`.
 
-    Times are seconds since the epoch; `ended` is None while it runs. `usage` and `usd` are what it spent;
+    Times are seconds since the epoch; `ended` is None while it runs. `idle`: seconds in which nobody worked on its run,
+    since the process that did had died. `usage` and `usd` are what it spent;
     `model_calls`, `batched_requests` and `cache_hits` are those of a run's `Totals`.
     """
 
@@ -32,6 +33,7 @@ class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     status: TaskState
     started: float
     ended: float | None = None
+    idle: float = 0.0
     type: str = "task"
     scope: str = ""
     attempts: int = 0
@@ -46,8 +48,8 @@ class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def duration(self) -> float | None:
-        """Seconds it took, or None while it runs."""
-        return None if self.ended is None else self.ended - self.started
+        """Seconds it was worked on, or None while it runs."""
+        return None if self.ended is None else max(0.0, self.ended - self.started - self.idle)
 
     def mentions(self, text: str) -> bool:
         """Whether any field of words holds the text, which must be case-folded."""

@@ -299,16 +299,28 @@ async def test_an_execution_that_was_interrupted_is_gone_on_with_and_a_retry_is_
         await bus.commit(begun(3.0, attempt=2))
     with run_in(tmp_path) as (bus, _, database):
         pruner, _ = historian(database, bus, tmp_path)
-        await bus.commit(ev.RunResumed(at=4.0, host="h", pid=2))
-        await bus.commit(begun(5.0, attempt=2))
-        await bus.commit(ev.TaskEnded(at=6.0, task="A-1", state=TaskState.FAILED, reason="no"))
-        await bus.commit(ev.TaskReopened(at=7.0, task="A-1"))
-        await bus.commit(begun(8.0, attempt=3))
-        await bus.commit(ev.TaskLanded(at=9.0, task="A-1", commit="c" * 40, train=1))
+        await bus.commit(ev.RunResumed(at=1004.0, host="h", pid=2))
+        await bus.commit(begun(1005.0, attempt=2))
+    with run_in(tmp_path) as (bus, _, database):
+        pruner, _ = historian(database, bus, tmp_path)
+        await bus.commit(ev.RunResumed(at=9005.0, host="h", pid=3))
+        await bus.commit(begun(9005.5, attempt=2))
+        await bus.commit(ev.TaskEnded(at=9006.0, task="A-1", state=TaskState.FAILED, reason="no"))
+        await bus.commit(ev.TaskReopened(at=9007.0, task="A-1"))
+        await bus.commit(begun(9008.0, attempt=3))
+        await bus.commit(ev.TaskLanded(at=9009.0, task="A-1", commit="c" * 40, train=1))
         database.flush()
         second, first = pruner.recent(10)
-    assert (first.status, first.started, first.ended, first.attempts) == (TaskState.FAILED, 2.0, 6.0, 2)
-    assert (second.status, second.started, second.ended, second.attempts) == (TaskState.LANDED, 8.0, 9.0, 3)
+        worked = bus.state.view("A-1").elapsed(9010.0)
+    assert (first.status, first.started, first.ended, first.attempts) == (TaskState.FAILED, 2.0, 9006.0, 2)
+    assert (second.status, second.started, second.ended, second.attempts) == (
+        TaskState.LANDED,
+        9008.0,
+        9009.0,
+        3,
+    )
+    # Neither the dead time counts nor that between the two, here and on the screen.
+    assert (first.duration, second.duration, worked) == (3.0, 1.0, 4.0)
 
 
 async def test_what_a_run_leaves_open_is_ended_once_nobody_takes_it_up(tmp_path: Path) -> None:
