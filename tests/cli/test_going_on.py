@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,35 +13,17 @@ import pytest
 from engine.events import Event, Noticed, RunResumed
 from engine.model import TaskState
 from engine.settings import load_settings
+from engine.store.journal_reader import JournalReader
 from engine.thread import EngineThread
+from tests.cli import shell_agent
 from tests.cli.taskyard import taskyard
 from tests.sample_repository import SampleRepository
 
-BOARD = """\
-| ID | Scope | Status | Branch | Verification |
-|---|---|---|---|---|
-| A | one | [ ] | | `test -s A.txt` |
-| B | two | [ ] | | `test -s B.txt` |
-"""
 # Each task waits while there is a file `hold`, and does its work once there is a file `go-<task>`.
 AGENT = (
     'name=$(sed -n "s/^Task: //p"); while [ -e {at}/hold ]; do sleep 0.05; done;'
     " if [ -e {at}/go-$name ]; then echo x > $name.txt; fi"
 )
-SETTINGS = """\
-[run]
-max_attempts = 1
-max_concurrency = {slots}
-[roles.planner]
-kind = "none"
-[roles.judge]
-kind = "none"
-[roles.implementer]
-kind = "command"
-command = ["/bin/sh", "-c", '''{agent}''']
-[git]
-max_age = "0.2s"
-"""
 
 
 class Desk:
@@ -70,6 +53,14 @@ class Desk:
         return said.status, said.out + said.err
 
     @property
+    def given_up(self) -> bool:
+        """Whether the newest run is nobody's any more, which it is a moment after it told its end."""
+        folder = self.made.path / ".git" / "taskyard"
+        with closing(JournalReader(folder / "state.db", folder / "archive")) as reader:
+            newest = reader.latest_run()
+        return newest is not None and newest.ended is not None
+
+    @property
     def resumes(self) -> int:
         return sum(isinstance(event, RunResumed) for event in self.heard)
 
@@ -79,9 +70,10 @@ def desk(repo: Callable[..., SampleRepository], tmp_path: Path) -> Iterator[Call
     desks: list[Desk] = []
 
     def make(slots: int = 2) -> Desk:
-        made = repo({"tasks/board.md": BOARD})
+        made = repo({"tasks/board.md": shell_agent.BOARD})
         agent = AGENT.format(at=made.path.parent)
-        made.write({"taskyard.toml": SETTINGS.format(agent=agent, slots=slots)})
+        more = f'[run]\nmax_attempts = 1\nmax_concurrency = {slots}\n[git]\nmax_age = "0.2s"\n'
+        made.write({"taskyard.toml": shell_agent.settings(agent, more)})
         desks.append(Desk(made, {"XDG_STATE_HOME": str(tmp_path / "state")}))
         return desks[-1]
 
@@ -134,7 +126,10 @@ def test_a_finished_run_does_not_go_on_beside_another(desk: Callable[..., Desk],
     if not ended:
         hold = here.signal("hold")
     second = here.start()
-    until(finished(second) if ended else lambda: second.latest().count(TaskState.RUNNING) == 2)
+    if ended:
+        until(lambda: finished(second)() and here.given_up)
+    else:
+        until(lambda: second.latest().count(TaskState.RUNNING) == 2)
     before = len(here.heard)
     first.control.retry(["B"])
     until(lambda: first.latest().notices and "cannot go on" in first.latest().notices[-1].text)

@@ -6,24 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.cli.shell_agent import BOARD, settings
 from tests.cli.taskyard import taskyard
 from tests.sample_repository import SampleRepository
 
-BOARD = """\
-| ID | Scope | Status | Branch | Verification |
-|---|---|---|---|---|
-| A | one | [ ] | | `test -s A.txt` |
-| B | two | [ ] | | `test -s B.txt` |
-"""
-SETTINGS = """\
-[roles.planner]
-kind = "none"
-[roles.judge]
-kind = "none"
-[roles.implementer]
-kind = "command"
-command = ["/bin/sh", "-c", '''echo $PPID > {at}/pid; name=$(sed -n "s/^Task: //p"); echo x > $name.txt''']
-"""
+AGENT = 'echo $PPID > {at}/pid; name=$(sed -n "s/^Task: //p"); echo x > $name.txt'
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -31,7 +18,7 @@ def test_the_push_is_counted_and_its_train_is_credited(
     repo: Callable[..., SampleRepository], recorded: bool
 ) -> None:
     made = repo({"tasks/board.md": BOARD})
-    made.commit("Settings", {"taskyard.toml": SETTINGS.format(at=made.path.parent)})
+    made.commit("Settings", {"taskyard.toml": settings(AGENT.format(at=made.path.parent))})
     made.git("push", "--quiet", "origin", "main")
     hook = made.remote / "hooks" / "post-receive"
     hook.parent.mkdir(exist_ok=True)
