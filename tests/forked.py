@@ -117,6 +117,7 @@ class _Server:
         with theirs:  # it ends with the last descriptor of our side
             self._process = subprocess.Popen(
                 [sys.executable, "-c", "from tests.forked import serve; serve()", str(theirs.fileno())],
+                cwd=_ROOT,
                 env={**os.environ, "PYTHONPATH": str(_ROOT)},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -180,6 +181,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    time.tzset()
     how, what, *arguments = request["args"]
     sys.argv = [how, *arguments]
     if how == "-m":

@@ -16,10 +16,10 @@ import pytest
 from tests import forked
 
 TELLS = """
-import json, os, sys
+import json, os, sys, time
 print(json.dumps({"pid": os.getpid(), "parent": os.getppid(), "session": os.getsid(0), "cwd": os.getcwd(),
     "argv": sys.argv, "environ": dict(os.environ), "files": sorted(map(int, os.listdir("/proc/self/fd"))),
-    "in": sys.stdin.read(), "imported": "anthropic" in sys.modules, "main": __name__}))
+    "in": sys.stdin.read(), "zone": time.tzname[0], "imported": "anthropic" in sys.modules, "main": __name__}))
 """
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere these are processes as usual")
 
@@ -31,9 +31,10 @@ def told(*args: str, **options: Any) -> dict[str, Any]:
 
 
 def test_it_has_what_it_was_given_and_nothing_else(tmp_path: Path) -> None:
-    environ = {"PATH": os.environ["PATH"], "WORD": "ü \udc80"}
+    environ = {"PATH": os.environ["PATH"], "WORD": "ü \udc80", "TZ": "JST-9"}
     said = told("a", "b c", cwd=tmp_path, env=environ)
     assert (said["cwd"], said["argv"], said["environ"]) == (str(tmp_path), ["-c", "a", "b c"], environ)
+    assert said["zone"] == "JST"
     assert (said["in"], said["main"], said["imported"]) == ("", "__main__", True)
     assert said["files"] == [0, 1, 2, 3], "the last is the folder that is being listed"
 
