@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 FRAMES = 15.0
 """Looks at the source a second; each costs a comparison when nothing changed."""
 
-FRAMES_AT_REST = 4.0
-"""The same once the run is over."""
+FRAMES_IN_CALM = 4.0
+"""The same while nothing happens and nobody is at the keys."""
 
 INTERRUPTED = 130  # the exit status of what ctrl-c ended, by the shells' custom
 
@@ -101,7 +101,7 @@ class DashboardApp(App[int]):
         self._question: Screen[bool] | Screen[str] | None = None
         self.frame = self._look(source)
         self._heeded = self.frame.snapshot
-        self._pulse = Pulse(self._beat, lambda: 1 / (FRAMES_AT_REST if self.frame.at_rest else FRAMES))
+        self._pulse = Pulse(self._beat, quick=FRAMES, calm=FRAMES_IN_CALM)
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = theme_for(os.environ)
@@ -152,14 +152,18 @@ class DashboardApp(App[int]):
         """Look no more."""
         self._pulse.stop()
 
-    def _beat(self) -> None:
+    def _beat(self) -> bool:
+        """Show what changed; says whether anything happened but that time passed in a run."""
         try:
             told = self.behind.error is not None or self.behind.latest() is not self._heeded
-            news = told or self._differs(self.frame, self._look(self.source))
+            new = self._look(self.source)
+            changed = told or self._differs(self.frame, new)
         except Exception:
-            news = True  # it fails again in the app's own turn, and there Textual hears of it
-        if news:
+            self.call_next(self._tick)  # it fails again in the app's own turn, and there Textual hears of it
+            return True
+        if changed:
             self.call_next(self._tick)
+        return told or new.snapshot is not self.frame.snapshot or (changed and new.tape is not None)
 
     def _tick(self) -> None:
         error = self.behind.error
@@ -266,6 +270,12 @@ class DashboardApp(App[int]):
         """Take the topmost main screen away, with all that stands over it."""
         self._back_to_main()
         self.pop_screen()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Whoever is at the keys or the mouse sees at once what comes of it."""
+        if isinstance(event, events.InputEvent):
+            self._pulse.hurry()
+        await super().on_event(event)
 
     async def on_key(self, event: events.Key) -> None:
         """What was typed right after the key that opened a field belongs to the field; a key of another mode says so.

@@ -46,8 +46,3 @@ class Frame:
         return (
             self.snapshot.run.started is not None and self.snapshot.run.finished is None and self.health.alive
         )
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether the run is over, and no past one is played."""
-        return (self.snapshot.run.finished is not None or not self.health.alive) and self.tape is None

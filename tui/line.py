@@ -25,9 +25,14 @@ def text(content: str, tone: str = "text") -> Line:
     return ((content, tone),)
 
 
+def cells_of(content: str) -> int:
+    """The cells that printable text takes."""
+    return len(content) if content.isascii() else cell_len(content)
+
+
 def width(line: Line) -> int:
     """The cells that the line takes."""
-    return sum(cell_len(content) for content, _ in line)
+    return sum(cells_of(content) for content, _ in line)
 
 
 def plain(line: Line) -> str:

@@ -39,6 +39,16 @@ class LogTail:
         self._times = LogTimesReader(path)
         self._marks: list[tuple[int, float]] = []
 
+    @property
+    def waiting(self) -> int:
+        """How many bytes there are to read. One question to the file system, which needs no thread."""
+        try:
+            stat = os.stat(self.path)
+        except OSError:
+            return 0
+        known = stat.st_ino == self._inode and stat.st_size >= self._offset
+        return stat.st_size - self._offset if known else stat.st_size
+
     def read(self) -> bool:
         """Read what was appended; gives whether anything was. A file that is gone leaves the lines as they are."""
         try:

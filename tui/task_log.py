@@ -13,6 +13,9 @@ from tui.line import Line, text
 from tui.log_tail import LogTail
 from tui.widgets.pager import Pager
 
+AT_ONCE = 100_000
+"""Bytes that are read where they are asked for: they were just written, and a thread would cost more than they do."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskLog:
@@ -62,7 +65,8 @@ class LogReader:
         self._reading = True
         try:
             first = not self.tail.lines
-            grew = await asyncio.to_thread(self.tail.read)
+            few = self.tail.waiting <= AT_ONCE
+            grew = self.tail.read() if few else await asyncio.to_thread(self.tail.read)
         finally:
             self._reading = False
         if grew:

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.style import Style
+from textual.app import App, ComposeResult
 from textual.geometry import Region
 
+from engine import events as ev
 from engine.model import Task, TaskState
 from engine.snapshot import Snapshot, TaskView
 from tests.tui import moments
 from tests.tui.test_keys import WIDE, open_log, ready, until
-from tui.app import FRAMES, FRAMES_AT_REST, DashboardApp
+from tui.app import FRAMES, FRAMES_IN_CALM, DashboardApp
 from tui.estimates import Forecast, _longest_chain
 from tui.line import text
 from tui.order import Group, GroupHead, Listing, Order, group_of
@@ -26,6 +28,11 @@ from tui.screens.task import TaskScreen
 from tui.widgets.pager import Pager
 from tui.widgets.row_view import Brush, RowView
 from tui.widgets.task_body import TaskBody
+
+
+class Reader(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Pager()
 
 
 async def test_a_log_that_is_followed_is_neither_laid_out_anew_nor_its_scrollbar_drawn(
@@ -59,7 +66,7 @@ async def test_what_comes_faster_than_it_can_be_read_is_drawn_half_as_often(tmp_
         app = pilot.app
         body = app.screen.query_one(TaskBody)
         await until(lambda: body.total == 1)
-        body._looks.pause()
+        body._looks.stop()
         totals = []
         for lines in (100, 100, 0, 1, 1):
             with log.open("a") as file:
@@ -91,6 +98,8 @@ def test_a_line_is_drawn_into_exactly_its_cells() -> None:
     assert brush.draw((("漢b", "text"),)).text == "  b      "
     assert brush.draw(()).cell_length == 9
     assert brush.draw((("a\x1bb", "text"),)).text.isprintable()
+    row = Brush(Style(color="#ffffff", bgcolor="#000000"), True, 9).draw((("ab", "bad"), ("cd", "text")))
+    assert [segment.text for segment in row] == ["ab", "cd     "], "a terminal is told once of each colour"
 
 
 async def test_other_words_in_the_border_of_a_panel_draw_only_its_edges() -> None:
@@ -110,30 +119,111 @@ async def test_other_words_in_the_border_of_a_panel_draw_only_its_edges() -> Non
         assert "another title" in panel.render_lines(Region(0, 0, width, height))[0].text
 
 
+class Beats:
+    """A heart that says what it is told to, and remembers when it was asked."""
+
+    def __init__(self, wanted: int, news: bool = False) -> None:
+        self.news = news
+        self.at: list[float] = []
+        self.enough = asyncio.Event()
+        self._wanted = wanted
+
+    def __call__(self) -> bool:
+        self.at.append(asyncio.get_running_loop().time())
+        if len(self.at) == self._wanted:
+            self.enough.set()
+        return self.news
+
+
 async def test_the_pulse_beats_until_it_is_stopped_and_makes_up_for_nothing() -> None:
-    beats: list[float] = []
-    three = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def beat() -> None:
-        beats.append(loop.time())
-        if len(beats) == 3:
-            three.set()
-
-    pulse = Pulse(beat, lambda: 0.001)
+    beats = Beats(3)
+    pulse = Pulse(beats, quick=1000, calm=1000)
     pulse.start()
     async with asyncio.timeout(5):
-        await three.wait()
+        await beats.enough.wait()
     pulse.stop()
-    count = len(beats)
+    count = len(beats.at)
+    pulse.hurry()
     await asyncio.sleep(0.02)
-    assert len(beats) == count
+    assert len(beats.at) == count
 
 
-async def test_the_dashboard_looks_less_often_once_the_run_is_over() -> None:
-    for source, rate in ((moments.running(), FRAMES), (moments.finished(), FRAMES_AT_REST)):
-        app = DashboardApp(source)
-        assert app._pulse._every() == 1 / rate
+async def test_the_pulse_is_quick_where_there_is_news_or_somebody_waits() -> None:
+    news = Beats(4, news=True)
+    busy = Pulse(news, quick=1000, calm=0.01)
+    busy.start()
+    async with asyncio.timeout(5):
+        await news.enough.wait()
+    busy.stop()
+    silence = Beats(4)
+    calm = Pulse(silence, quick=1000, calm=0.01)
+    calm.start()
+    await asyncio.sleep(0.02)
+    assert len(silence.at) == 1
+    calm.hurry()
+    async with asyncio.timeout(5):
+        await silence.enough.wait()
+    calm.stop()
+
+
+async def test_the_dashboard_looks_less_often_while_nothing_happens_and_at_once_for_whoever_is_there() -> (
+    None
+):
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        assert (app._pulse._quick, app._pulse._calm) == (1 / FRAMES, 1 / FRAMES_IN_CALM)
+        await until(lambda: app.source.latest() is app.frame.snapshot and not app._beat())
+        source.play(ev.Progressed(at=source.now(), task="T2.10", text="a word"))
+        assert app._beat(), "what happened in the run is news"
+        await until(lambda: not app._beat())
+        source._now = float(int(source._now)) + 1
+        assert not app._beat(), "a second that passed is shown, but is none"
+        await until(lambda: app.frame.now == source._now)
+        app._pulse._lively_until = 0.0
+        await pilot.press("j")
+        assert app._pulse._lively_until > 0
+
+
+async def test_a_silent_log_costs_one_question_a_look(tmp_path: Path) -> None:
+    log = tmp_path / "implement.log"
+    log.write_text("first\n")
+    async with open_log(tmp_path) as pilot:
+        body = pilot.app.screen.query_one(TaskBody)
+        await until(lambda: body.total == 1)
+        body._looks.stop()
+        assert body._reader is not None
+        reads: list[int] = []
+        read = body._reader.tail.read
+
+        def counted() -> bool:
+            reads.append(body.total)
+            return read()
+
+        body._reader.tail.read = counted  # type: ignore[method-assign]
+        body._look()
+        await pilot.pause()
+        assert reads == []
+        with log.open("a") as file:
+            file.write("second\n")
+        body._look()
+        await until(lambda: body.total == 2)
+        assert reads == [1]
+
+
+async def test_rows_that_change_draw_neither_the_scrollbar_nor_what_is_blank_beside_it() -> None:
+    app = Reader()
+    async with app.run_test(size=(20, 6)) as pilot:
+        pager = app.query_one(Pager)
+        pager.show([text(f"line {n}") for n in range(20)])
+        await pilot.pause()
+        assert pager.show_vertical_scrollbar
+        pager._exchange_repaint_regions()
+        pager.scroll_to(y=4, animate=False)
+        await until(lambda: pager.scroll_offset.y == 4)
+        cells = pager.scrollable_content_region.width
+        assert set(pager._exchange_repaint_regions()) <= {Region(0, 0, cells, 6)}
 
 
 _STATES = st.sampled_from(list(TaskState))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
@@ -17,7 +16,7 @@ from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 
 from tui.format import safe_text
-from tui.line import BLANK, Line
+from tui.line import BLANK, Line, cells_of
 from tui.theme import style_of
 
 
@@ -45,12 +44,16 @@ class Brush:
             # Whoever makes a line makes its text safe; a control byte that slipped through must still not get out.
             shown = content if content.isprintable() else safe_text(content, len(content))
             segments.append(Segment(shown, self._style(tone, here)))
-            length += cell_len(shown)
+            length += cells_of(shown)
         if self.left or length > self.cells:
             strip = Strip(segments, length).crop(self.left, self.left + self.cells)
             segments, length = list(strip), strip.cell_length
         if length < self.cells:
-            segments.append(Segment(" " * (self.cells - length), self._style("text", here)))
+            blanks, style = " " * (self.cells - length), self._style("text", here)
+            # A row of one style is one piece: the terminal is told of its colours once.
+            if segments and segments[-1].style is style:
+                blanks = segments.pop().text + blanks
+            segments.append(Segment(blanks, style))
         if self.before:
             segments.insert(0, Segment(" " * self.before, self._style("", False)))
         if self.after:
@@ -144,7 +147,7 @@ class RowView(ScrollView, can_focus=True):
         else:
             self.set_reactive(ScrollView.virtual_size, size)
         if follow:
-            self.scroll_end(animate=False, force=True, immediate=True)
+            self.scroll_target_y = self.scroll_y = self.max_scroll_y
         self._move_bar()
         self.scroll_x = self.validate_scroll_x(self.scroll_x)
         self.scroll_y = self.validate_scroll_y(self.scroll_y)
@@ -153,7 +156,7 @@ class RowView(ScrollView, can_focus=True):
         """Other rows come into sight."""
         self._move_bar()
         if round(old_value) != round(new_value):
-            self.refresh(self.size.region)
+            self._redraw(self.scroll_offset.y, self.size.height)
 
     def _move_bar(self) -> None:
         """Tell the scrollbar where the rows are; it is drawn again only when its thumb moves by what can be seen."""
@@ -174,10 +177,16 @@ class RowView(ScrollView, can_focus=True):
                 count += 1
                 continue
             if count:
-                self.refresh_lines(first, count)
+                self._redraw(first, count)
             first, count = row, 1
         if count:
-            self.refresh_lines(first, count)
+            self._redraw(first, count)
+
+    def _redraw(self, first: int, count: int) -> None:
+        """Draw so many rows anew, but not the scrollbar beside them."""
+        left = self.styles.gutter.left
+        cells = self.scrollable_content_region.width
+        self.refresh(Region(-left, first - self.scroll_offset.y, left + cells, count))
 
 
 def _thumb(bar: ScrollBar) -> tuple[int, int]:

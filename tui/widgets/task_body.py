@@ -14,6 +14,7 @@ from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import Line, joined, plain, text
 from tui.plain import count
+from tui.pulse import Pulse
 from tui.sections import cost_lines, lesson_lines, plan_lines, source_of, timeline_lines, verdict_lines
 from tui.source import Lookups
 from tui.task_log import LogReader, logs_of
@@ -23,8 +24,8 @@ SECTIONS = ("Timeline", "Plan", "Prompt", "Diff", "Log", "Verdict", "Lessons", "
 BY_TRY = frozenset({"Prompt", "Diff", "Log", "Verdict", "Lessons"})
 """The sections that differ from try to try."""
 
-READ_EVERY = 0.5
-"""Seconds between two looks at a log that may grow."""
+LOOKS = 2.0
+"""Looks a second at a log that may grow."""
 
 TIMES_FROM = 72
 """Cells from which on a log begins with its times."""
@@ -47,11 +48,17 @@ class TaskBody(Pager):
         self._times: bool | None = None
         self._reader: LogReader | None = None
         self._flooded = False
+        self._told: object = None
 
     def on_mount(self) -> None:
         """Follow the log while it is on the screen."""
         super().on_mount()
-        self._looks = self.set_interval(READ_EVERY, self._read_log)
+        self._looks = Pulse(self._look, quick=LOOKS, calm=LOOKS)
+        self._looks.start()
+
+    def on_unmount(self) -> None:
+        """Look no more."""
+        self._looks.stop()
 
     # What is shown
 
@@ -136,7 +143,14 @@ class TaskBody(Pager):
         log = logs[self._log_index(view)]
         if self._reader is None or self._reader.log.path != log.path:
             self._reader, self._flooded = LogReader(self, log, times=self._shows_times), False
+            self._told = None
             self.run_worker(self._read_log(), group="log")
+
+    def _look(self) -> bool:
+        reader = self._reader
+        if self.section == "Log" and reader is not None and self.screen.is_current and reader.tail.waiting:
+            self.call_next(self._read_log)
+        return False
 
     async def _read_log(self) -> None:
         reader = self._reader
@@ -149,7 +163,10 @@ class TaskBody(Pager):
         before = self.total
         if await reader.read():
             self._flooded = self.total - before > self.size.height
-            self.post_message(self.Changed())
+            told = (reader.tail.skipped, self.unseen, self.found)
+            if told != self._told:
+                self._told = told
+                self.post_message(self.Changed())
 
     # Where the reader is
 
