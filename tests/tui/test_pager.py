@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
+from tests.tui.test_keys import until
 from tui.line import Line, hard_wrapped, marked, plain, text, width
 from tui.widgets.pager import Pager
 
@@ -53,6 +54,27 @@ async def test_what_is_read_stays_where_it_is_while_the_oldest_lines_go() -> Non
         await pilot.pause()
         assert plain(pager.lines[pager.top]) == "line 30"
         assert pager.unseen == 10
+
+
+async def test_a_log_that_is_followed_stays_where_it_was_scrolled_sideways() -> None:
+    app = _Reader()
+    async with app.run_test(size=(20, 6)) as pilot:
+        pager = app.query_one(Pager)
+        pager.show([text("0123456789" * 5)] * 20)
+        pager.set_wrap(False)
+        pager.set_follow(True)
+        await pilot.pause()
+        await pilot.press("tab", "l")
+        await until(lambda: pager.scroll_x == 8)
+        pager.splice(0, 20, [text("abcdefghij" * 5)] * 3)
+        await pilot.pause()
+        assert (pager.scroll_x, pager.scroll_y) == (8, pager.max_scroll_y)
+        assert plain(pager.row(22)[0]).startswith("abc")
+        await pilot.press("h")
+        await until(lambda: pager.scroll_x == 0)
+        pager.set_wrap(True)
+        await pilot.pause()
+        assert pager.scroll_y == pager.max_scroll_y > 23, "wrapped, the end is further down"
 
 
 @given(_WORDS, _WORDS, st.text(alphabet="ab 漢", min_size=1, max_size=3))

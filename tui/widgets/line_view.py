@@ -24,6 +24,9 @@ def cursor_keys(what: str) -> tuple[Binding, ...]:
     )
 
 
+SIDEWAYS = 8  # cells that one key scrolls
+
+
 class LineView(RowView):
     """Shows lines as they are; what does not fit is reached by scrolling."""
 
@@ -53,6 +56,19 @@ class LineView(RowView):
             self.set_extent(Size(self._widest, len(lines)))
         top = self.scroll_offset.y
         self.redraw(y for y in range(top, top + self.size.height) if _line_at(old, y) != _line_at(lines, y))
+
+    @property
+    def allow_horizontal_scroll(self) -> bool:
+        """Whether there is anything on the right or the left; no scrollbar takes a line to say so."""
+        return self._sideways and self.max_scroll_x > 0
+
+    def action_scroll_left(self) -> None:
+        """To the left, by so much that a long line is soon read."""
+        self.scroll_to(x=self.scroll_offset.x - SIDEWAYS, animate=False)
+
+    def action_scroll_right(self) -> None:
+        """To the right, likewise."""
+        self.scroll_to(x=self.scroll_offset.x + SIDEWAYS, animate=False)
 
     @property
     def lines(self) -> Sequence[Line]:

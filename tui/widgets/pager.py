@@ -84,7 +84,10 @@ class Pager(LineView):
         first = self._line_of(self.scroll_offset.y)
         self.wrap = wrap
         self._lay_out()
-        self._go_to_line(first)
+        if self.follow:
+            self.scroll_end(animate=False, force=True, immediate=True)
+        else:
+            self._go_to_line(first)
 
     def set_follow(self, follow: bool) -> None:
         """Go with the end, or stay."""
