@@ -72,6 +72,23 @@ async def test_the_run_on_the_screen_is_as_far_in_the_list_as_in_the_header(tmp_
         await until(lambda: "24/24" in shown(app, "RunList"))
 
 
+async def test_a_second_click_opens_a_run_however_late_it_comes(tmp_path: Path) -> None:
+    app = DashboardApp(live(tmp_path))
+    app.CLICK_CHAIN_TIME_THRESHOLD = -1.0  # type: ignore[misc]  # no click is near enough to another to make a double one
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("5", "plus")
+        runs = await listed(app)
+        await pilot.click(RunList, offset=(10, 1))
+        await until(lambda: runs.cursor == 1)
+        await pilot.press("up", "down")
+        await pilot.click(RunList, offset=(10, 1))
+        await pilot.pause()
+        assert not app.replays.showing, "a key came between"
+        await pilot.click(RunList, offset=(10, 1))
+        await until(lambda: app.replays.showing)
+
+
 async def test_a_run_is_counted_anew_once_it_has_ended_and_as_its_end_tells(tmp_path: Path) -> None:
     past.record(tmp_path, "r-now", started=BEGIN - 95, seconds=95, owner=Owner.of_this_process())
     source = moments.running()

@@ -11,7 +11,7 @@ from textual import events
 from tests.tui import moments
 from tests.tui.test_keys import WIDE, ready, shown, until
 from tui.app import DashboardApp
-from tui.panels.lessons import LessonsPanel
+from tui.panels.lessons import LessonInput, LessonsPanel
 from tui.screens.lesson import LessonScreen
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
@@ -53,6 +53,20 @@ async def test_what_follows_the_key_that_opens_a_field_is_edited_there_too(tmp_p
         field = app.screen.query_one("#dispatch SearchField", SearchField)
         await until(lambda: field.value.endswith("b"))
         assert field.value == "fab"
+
+
+@pytest.mark.parametrize("size", [WIDE, (80, 24), (40, 12)])
+async def test_letters_in_one_burst_with_the_digit_of_the_lessons_go_to_their_search(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=size):
+        await ready(app)
+        burst(app, "4", *"fix x")
+        field = app.screen.query_one(LessonInput)
+        await until(lambda: field.value.endswith("x") and len(field.value) > 3)
+        assert field.value == "fix x"
+        assert isinstance(app.screen, MainScreen)
 
 
 async def test_letters_that_come_before_the_focus_stay(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ class DispatchPanel(Panel):
 
     @on(SearchField.Left)
     def _filter_done(self) -> None:
-        self.tasks.focus()
+        self.screen.set_focus(self.tasks)
 
     def clear_filter(self) -> bool:
         """Show all tasks again; gives whether anything was hidden."""
@@ -116,7 +116,7 @@ class DispatchPanel(Panel):
 
     def focus_inside(self) -> None:
         """Let keys go to the rows."""
-        self.tasks.focus()
+        self.screen.set_focus(self.tasks)
 
     def lines(self, frame: Frame, width: int, height: int) -> list[Line]:
         """Not used: the rows draw themselves."""

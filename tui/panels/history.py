@@ -60,7 +60,7 @@ class HistoryPanel(Panel):
 
     def focus_inside(self) -> None:
         """Let keys go to the runs."""
-        self.query_one(RunList).focus()
+        self.screen.set_focus(self.query_one(RunList))
 
     def summary(self, frame: Frame) -> Line:
         """Entries, bytes and the cycle."""

@@ -226,10 +226,7 @@ class LessonsPanel(Panel):
 
     def focus_inside(self) -> None:
         """Let keys go to the search."""
-        if self._lookups.has_lessons:
-            self.query_one(LessonInput).focus()
-        else:
-            self.hits.focus()
+        self.screen.set_focus(self.query_one(LessonInput) if self._lookups.has_lessons else self.hits)
 
     def summary(self, frame: Frame) -> Line:
         """How many there are, and how many were of use in this run."""

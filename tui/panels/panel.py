@@ -103,8 +103,8 @@ class Panel(Vertical):
             self.show(self.frame)
 
     def focus_inside(self) -> None:
-        """Let keys go here."""
-        self.query_one(LineView).focus()
+        """Let keys go here, the very next one already: people type at once."""
+        self.screen.set_focus(self.query_one(LineView))
 
     def on_click(self, event: events.Click) -> None:
         """A double click on a panel opens it in full."""

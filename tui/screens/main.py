@@ -156,8 +156,7 @@ class MainScreen(FrameScreen):
     def _open(self, number: int | None) -> None:
         self._opened = number
         self._arrange()
-        panel = self._panel(number or 1)
-        self.call_after_refresh(panel.focus_inside)
+        self._panel(number or 1).focus_inside()
         self.call_after_refresh(self.catch_up)
 
     def _panel(self, number: int) -> Panel:

@@ -39,6 +39,7 @@ class PickList(LineView):
         self._keys: Sequence[str] = ()
         self._cursor = 0
         self._chosen = ""
+        self._clicked = ""  # the mouse put the cursor on it, and nothing has moved it since
 
     @property
     def cursor(self) -> int:
@@ -73,7 +74,7 @@ class PickList(LineView):
         if not self._keys:
             return
         old, self._cursor = self._cursor, min(len(self._keys) - 1, max(0, index))
-        self._chosen = self._keys[self._cursor]
+        self._chosen, self._clicked = self._keys[self._cursor], ""
         for row in (old, self._cursor):
             self.refresh_line(row)
         height, top = self.size.height, self.scroll_offset.y
@@ -100,10 +101,13 @@ class PickList(LineView):
             self.post_message(self.Picked(self, self._keys[self._cursor]))
 
     def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor, a double click picks."""
+        """A click moves the cursor, a second one on the same entry picks it, however long after."""
         row = event.y + self.scroll_offset.y
         if row < len(self._keys):
             event.stop()
+            key = self._keys[row]
+            again = row == self._cursor and key == self._clicked
             self._move_to(row)
-            if event.chain == 2:
+            self._clicked = "" if again else key
+            if again:
                 self.action_pick()
