@@ -101,6 +101,7 @@ class DashboardApp(App[int]):
         self._question: Screen[bool] | Screen[str] | None = None
         self.frame = self._look(source)
         self._heeded = self.frame.snapshot
+        self._since = self.frame.now
         self._pulse = Pulse(self._beat, quick=FRAMES, calm=FRAMES_IN_CALM)
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
@@ -182,6 +183,8 @@ class DashboardApp(App[int]):
         """Tell what is news of the run that the dashboard was started for, whatever covers it."""
         if snapshot is self._heeded:
             return
+        if snapshot.run.run != self._heeded.run.run:
+            self._told = 0
         ended = self._heeded.run.finished is None and snapshot.run.finished is not None
         self._heeded = snapshot
         if self._notifier is not None:
@@ -213,7 +216,9 @@ class DashboardApp(App[int]):
                 break
 
     def _point_at_errors(self, snapshot: Snapshot) -> None:
-        new = [n for n in snapshot.notices if n.number > self._told and n.level == "error"]
+        # What was told before anybody looked stands in the list, and is no news.
+        late = (n for n in snapshot.notices if n.number > self._told and n.at >= self._since)
+        new = [n for n in late if n.level == "error"]
         self._told = max(self._told, snapshot.notice_count)
         if new and self.behind.playback is None:
             more = f", and {len(new) - 1} more" if len(new) > 1 else ""

@@ -227,6 +227,19 @@ async def test_what_is_told_in_passing_covers_no_panel() -> None:
         assert top._notification.message == "another"
 
 
+async def test_what_was_told_before_anybody_looked_is_no_news() -> None:
+    source = RecordedSource([], now=moments.BEGIN + 300)
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE, notifications=True) as pilot:
+        await pilot.pause()
+        source.play(*sample_run.events_until(290))
+        await until(lambda: app.frame.errors > 0)
+        assert [n.message for n in app._notifications] == []
+        source.play(ev.Noticed(at=source.now(), level="error", task="T2.10", text="it broke"))
+        await until(lambda: bool(app.screen.query(Toast)))
+        assert [n.message for n in app._notifications] == ["✗ T2.10: it broke; n lists all"]
+
+
 async def test_cancel_asks_and_retry_takes_marked_tasks() -> None:
     source = moments.failed()
     app = DashboardApp(source)
