@@ -216,16 +216,12 @@ def many(count: int = 10_000) -> RecordedSource:
 def logging(folder: Path, task: str = "T2.10") -> RecordedSource:
     """In the middle; the task's Implementer writes to `implement.log` in the folder."""
     source = at(95)
-    common = {"task": task, "attempt": 3}
-    source.play(
-        ev.AttemptStarted(at=source.now(), branch="b", base="c", logs=str(folder), **common),  # type: ignore[arg-type]
-        ev.StageStarted(at=source.now(), stage=Stage.IMPLEMENT, **common),  # type: ignore[arg-type]
-    )
+    source.play(*sample_run.begins_to_log(folder, task, source.now()))
     return source
 
 
-def with_lessons(source: RecordedSource, folder: Path) -> RecordedSource:
-    """The source with a real store of a few lessons."""
+def lessons(folder: Path) -> Lookups:
+    """A real store of a few lessons to look in."""
     clock = lambda: BEGIN - 2 * 86_400  # noqa: E731
     store = LessonStore(folder / "lessons.jsonl", folder / "lessons.db", clock=clock)
     for _ in range(4):
@@ -238,7 +234,12 @@ def with_lessons(source: RecordedSource, folder: Path) -> RecordedSource:
         )
     store.add("fix_bug", "verify", "timeout", "the cart fixture sleeps", resolution="use the fake clock")
     store.add("feature", "judge", "verdict_refused", "bankers' rounding", resolution="ROUND_HALF_UP")
-    source.lookups = Lookups(lambda: LessonSearch(store))
+    return Lookups(lambda: LessonSearch(store))
+
+
+def with_lessons(source: RecordedSource, folder: Path) -> RecordedSource:
+    """The source with these lessons."""
+    source.lookups = lessons(folder)
     return source
 
 

@@ -9,6 +9,7 @@ import heapq
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from engine import events as ev
 from engine.figures import (
@@ -164,6 +165,14 @@ def finished(
         usd=3.2,
         usd_saved=2.31,
         duration_s=at - BEGIN,
+    )
+
+
+def begins_to_log(folder: Path, task: str, at: float) -> tuple[ev.Event, ...]:
+    """The task's Implementer begins once more, and writes to `implement.log` in the folder."""
+    return (
+        ev.AttemptStarted(at=at, task=task, attempt=3, branch="b", base="c", logs=str(folder)),
+        ev.StageStarted(at=at, task=task, attempt=3, stage=Stage.IMPLEMENT),
     )
 
 

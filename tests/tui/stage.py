@@ -1,4 +1,7 @@
-"""A dashboard over a made-up run, as a process of its own: `python -m tests.tui.stage MODE`, or `replay`."""
+"""A dashboard over a made-up run, as a process of its own: `python -m tests.tui.stage MODE`, or `replay`.
+
+With a folder behind the mode there are lessons, and `implement.log` of the folder is the log of T2.10.
+"""
 
 from __future__ import annotations
 
@@ -78,10 +81,12 @@ class StagedSource:
     playback = None
     choice = None
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, folder: Path | None = None) -> None:
         self._mode = mode
         self.mode: Mode = "WATCH" if mode == "watch" else "LIVE"
         self._state = RunState().apply_all(_crowd() if mode == "crowd" else sample_run.events_until(95))
+        if folder is not None:
+            self._state.apply_all(sample_run.begins_to_log(folder, "T2.10", sample_run.BEGIN + 95))
         self._snapshot = self._state.snapshot()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -155,7 +160,11 @@ def _bustle(number: int) -> Iterator[ev.Event]:
 
 
 if __name__ == "__main__":
-    logs = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     replayed = sys.argv[1] == "replay"
-    source = ReplaySource(sample_run.events()) if replayed else StagedSource(sys.argv[1])
-    sys.exit(show(source, logs=logs))
+    source = ReplaySource(sample_run.events()) if replayed else StagedSource(sys.argv[1], folder)
+    if folder is not None:
+        from tests.tui import moments
+
+        source.lookups = moments.lessons(folder)
+    sys.exit(show(source, logs=folder))

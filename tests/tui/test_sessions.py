@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
+from engine.log_times import LogTimes
+from tests.tui import sample_run
 from tests.tui.terminal import Terminal
 
 Step: TypeAlias = tuple[str, str]
 """Keys, and what stands on the screen after them; with a leading "-", what stands there no more."""
 
-ESC, ENTER, TAB = "\x1b", "\r", "\t"
+ESC, ENTER, TAB, PAGE_UP, PAGE_DOWN = "\x1b", "\r", "\t", "\x1b[5~", "\x1b[6~"
 
 LISTS: tuple[Step, ...] = (
     ("g", "1 of 24"),
     ("j", "2 of 24"),
     ("k", "1 of 24"),
     ("G", "24 of 24"),
-    ("\x1b[5~", "-24 of 24"),
-    ("\x1b[6~", "24 of 24"),
+    (PAGE_UP, "-24 of 24"),
+    (PAGE_DOWN, "24 of 24"),
     ("g", "1 of 24"),
     ("s", "by state (s)"),
     ("\x1b[D", "enter shows them"),
@@ -71,6 +74,56 @@ TASK: tuple[Step, ...] = (
     (ESC, "filter “t2.06”"),
     (ESC, "-filter “"),
 )
+LESSONS: tuple[Step, ...] = (
+    ("4cart", "-bankers"),
+    (ENTER, "/ search"),
+    (ENTER, "4 times"),
+    (ESC, "-4 times"),
+    ("j" + ENTER, "1 time"),
+    (ESC, "-1 time"),
+    ("k" + ENTER, "4 times"),
+    (ESC, "-4 times"),
+    (PAGE_DOWN + ENTER, "1 time"),
+    (ESC, "-1 time"),
+    (PAGE_UP + ENTER, "4 times"),
+    (ESC, "-4 times"),
+    ("G" + ENTER, "1 time"),
+    (ESC, "-1 time"),
+    ("g" + ENTER, "4 times"),
+    (ESC, "-4 times"),
+    ("/", "enter hits"),
+    (ESC, "bankers"),
+    (ESC, "-enter hits"),
+)
+STAMP = time.strftime("%H:%M:%S", time.localtime(sample_run.BEGIN))
+LOG: tuple[Step, ...] = (
+    ("/t2.1" + ENTER, "filter “t2.1”"),
+    ("g" + ENTER, "1 Timeline"),
+    ("5", "following (f)"),
+    ("f", "f follows"),
+    ("f", "following (f)"),
+    ("w", "-FINIS"),
+    ("l" * 20, "FINIS"),
+    ("h" * 20, "-FINIS"),
+    ("w", "FINIS"),
+    ("g", STAMP),
+    ("T", f"-{STAMP}"),
+    ("f", "FINIS"),
+    (PAGE_UP, "-FINIS"),
+    (PAGE_DOWN, "FINIS"),
+    ("k", "-FINIS"),
+    ("j", "FINIS"),
+    ("n", "Notices"),
+    (ESC, "-Notices"),
+    ("J", "T2.12"),
+    ("K", "T2.10"),
+    (TAB, "nothing was verified"),
+    ("\x1b[Z", "FINIS"),
+)
+STEERING_A_TASK: dict[str, tuple[Step, ...]] = {
+    "still": (("x", "Cancel T2.10"), ("n", "-Cancel T2.10"), ("r", "retry is for tasks that failed")),
+    "watch": (("x", "read-only: this run belongs to another process"),),
+}
 STEERING: dict[str, tuple[Step, ...]] = {
     "still": (
         ("p", "paused: what runs goes on"),
@@ -115,8 +168,11 @@ def play(terminal: Terminal, steps: tuple[Step, ...]) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("mode", STEERING)
-def test_keys_do_what_the_help_says(mode: str) -> None:
-    with Terminal(["-m", "tests.tui.stage", mode], width=120, height=40) as terminal:
+def test_keys_do_what_the_help_says(mode: str, tmp_path: Path) -> None:
+    log = tmp_path / "implement.log"
+    LogTimes(log).note(0, sample_run.BEGIN)
+    log.write_text("a line\n" * 99 + "0123456789" * 15 + " FINIS\n")
+    with Terminal(["-m", "tests.tui.stage", mode, str(tmp_path)], width=120, height=40) as terminal:
         terminal.until_shows("1 Dispatch")
         if mode == "replay":
             terminal.until_shows("▶ 00:0")  # Before it plays, p would let it.
@@ -125,7 +181,10 @@ def test_keys_do_what_the_help_says(mode: str) -> None:
             terminal.until_gone("0/24 landed")
         terminal.until_shows("1 of 24")
         play(terminal, LISTS)
+        play(terminal, LESSONS)
         play(terminal, TASK)
+        if mode in STEERING_A_TASK:
+            play(terminal, (*LOG, *STEERING_A_TASK[mode], (ESC, "filter “t2.1”"), (ESC, "-filter “")))
         play(terminal, STEERING[mode])
         terminal.press("q")
         if mode == "still":
