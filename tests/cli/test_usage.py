@@ -98,6 +98,18 @@ def test_a_shell_completes_commands(tmp_path: Path) -> None:
     assert taskyard(at=tmp_path, environ=asked) == Said(0, "cache\n", "")
 
 
+@pytest.mark.parametrize("command", [["--help"], ["status"], ["replay", "--json"]])
+def test_an_output_on_a_full_disk_is_told_in_one_line(repo: Repo, command: list[str]) -> None:
+    root = repo().path
+    record(root, short_run() * 300)
+    with open("/dev/full", "w") as full:
+        done = forked.run([*PROGRAM, *command], cwd=root, stdout=full, text=True, timeout=30)
+    assert done.stderr == (
+        "taskyard: standard output cannot be written ([Errno 28] No space left on device)\n"
+    )
+    assert done.returncode == 1
+
+
 def test_a_reader_that_goes_away_ends_the_command_quietly(repo: Repo) -> None:
     root = repo().path
     record(root, short_run() * 300)

@@ -14,7 +14,7 @@ import typer
 
 from engine.errors import TaskyardError
 from tui.cli import cache, demo, doctor, history, init, lessons, locks, look, run, simulate, worktrees
-from tui.cli.console import BROKEN_PIPE, complain, flush, give_up_stdout, tolerate_any_text
+from tui.cli.console import BROKEN_PIPE, complain, flush, give_up_stdout, stdout_works, tolerate_any_text
 
 app = typer.Typer(
     help="A control room for AI coding work: reads a task board, runs its tasks side by side, checks and lands them.",
@@ -64,6 +64,12 @@ def main(args: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         give_up_stdout()
         return BROKEN_PIPE
+    except OSError as error:
+        if stdout_works():
+            raise
+        give_up_stdout()
+        complain(f"standard output cannot be written ({error})")
+        return 1
     return status
 
 

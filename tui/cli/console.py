@@ -82,6 +82,15 @@ def flush() -> None:
     sys.stdout.flush()
 
 
+def stdout_works() -> bool:
+    """Whether what is buffered can be written out: on a full disk it stays in the buffer, and fails again."""
+    try:
+        flush()
+    except OSError:
+        return False
+    return True
+
+
 def give_up_stdout() -> None:
     """Send what is still buffered nowhere, so that the interpreter's own last flush stays quiet."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,7 +15,7 @@ from engine.errors import StoreError, TaskyardError
 from engine.orchestrator import Orchestrator
 from engine.process import child_environment
 from engine.settings import Settings
-from tui.cli.console import complain
+from tui.cli.console import complain, give_up_stdout
 from tui.headless import ProgressLines
 from tui.notify import ending, run_command
 from tui.printer import EventPrinter
@@ -60,6 +60,7 @@ async def run_and_print(
     if printer.problem is not None:
         if isinstance(printer.problem, BrokenPipeError):
             raise BrokenPipeError
+        give_up_stdout()
         raise StoreError(
             f"standard output cannot be written ({printer.problem})", "the run was stopped; start it again"
         )
