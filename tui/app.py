@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
@@ -24,12 +20,14 @@ from tui.commands import DashboardCommands
 from tui.format import cut, safe_text
 from tui.frame import Frame
 from tui.hints import Hints
+from tui.leaving import Leaving
 from tui.notify import Notifier
+from tui.programs import Programs
 from tui.pulse import Pulse
 from tui.replays import Replays
 from tui.screens.base import FrameScreen
 from tui.screens.board import BoardScreen
-from tui.screens.dialogs import ConfirmScreen, NoticesScreen, PendingBatchesScreen
+from tui.screens.dialogs import NoticesScreen
 from tui.screens.help import HelpScreen
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
@@ -86,7 +84,6 @@ class DashboardApp(App[int]):
     ) -> None:
         super().__init__()
         self.hints = hints or Hints()
-        self._kept = kept
         self._choose = choose
         self._notifier: Notifier | None = None
         if notify is not None:
@@ -95,11 +92,12 @@ class DashboardApp(App[int]):
         self.source = source
         self.steering = Steering(self)
         self.replays = Replays(self)
+        self.programs = Programs(self)
+        self._leaving = Leaving(self, kept)
         self.dismissed = 0
         self.crash: BaseException | None = None
         self._told = 0
-        self._question: Screen[bool] | Screen[str] | None = None
-        self.frame = self._look(source)
+        self.frame = self.look(source)
         self._heeded = self.frame.snapshot
         self._since = self.frame.now
         self._pulse = Pulse(self._beat, quick=FRAMES, calm=FRAMES_IN_CALM)
@@ -139,7 +137,8 @@ class DashboardApp(App[int]):
         self.crash = self.crash or sys.exc_info()[1]
         self._close_messages_no_wait()
 
-    def _look(self, source: Source) -> Frame:
+    def look(self, source: Source) -> Frame:
+        """A frame of this source as it is now."""
         playback = source.playback
         tape = (playback.playing, playback.speed) if playback is not None else None
         return Frame(source.latest(), source.now(), source.health(), source.mode, self.dismissed, tape)
@@ -147,7 +146,7 @@ class DashboardApp(App[int]):
     def turn_to(self, source: Source, *, dismissed: int) -> None:
         """Show another source from now on; of its notices, those up to `dismissed` were seen."""
         self.source, self.dismissed = source, dismissed
-        self.frame = self._look(source)
+        self.frame = self.look(source)
 
     def on_unmount(self) -> None:
         """Look no more."""
@@ -157,7 +156,7 @@ class DashboardApp(App[int]):
         """Show what changed; says whether anything happened but that time passed in a run."""
         try:
             told = self.behind.error is not None or self.behind.latest() is not self._heeded
-            new = self._look(self.source)
+            new = self.look(self.source)
             changed = told or self._differs(self.frame, new)
         except Exception:
             self.call_next(self._tick)  # it fails again in the app's own turn, and there Textual hears of it
@@ -174,7 +173,7 @@ class DashboardApp(App[int]):
             self.exit(error.exit_status if isinstance(error, TaskyardError) else 1, return_code=1)
             return
         self._heed(self.behind.latest())
-        old, new = self.frame, self._look(self.source)
+        old, new = self.frame, self.look(self.source)
         if self._differs(old, new):
             self.frame = new
             self.show_frame()
@@ -329,62 +328,4 @@ class DashboardApp(App[int]):
 
     def action_leave(self) -> None:
         """Quit; in the middle of a live run after a question, to which a second press says yes."""
-        frame = self._look(self.behind)
-        asked = self._question is not None and self._question in self.screen_stack
-        if asked or self.behind.mode != "LIVE" or not frame.moving:
-            self.exit(self.exit_status)
-            return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.exit(self.exit_status)
-
-        def told(answer: str | None) -> None:
-            control = self.behind.control
-            if answer == "cancel" and control is not None:
-                control.cancel_batches()
-            if answer in ("leave", "cancel"):
-                self.exit(self.exit_status)
-
-        pending = sum(batch.ended_at is None for batch in frame.snapshot.batches)
-        if pending:
-            batches = PendingBatchesScreen(pending)
-            self._question = batches
-            self.push_screen(batches, told)
-            return
-        question = ConfirmScreen(
-            "Quit in the middle of the run?",
-            "What was done is kept: taskyard takes the run up again."
-            if self._kept
-            else "This project is temporary, and goes with all that was done in it.",
-            "Quit",
-            "Stay",
-        )
-        self._question = question
-        self.push_screen(question, answered)
-
-    def page(self, what: Path | str) -> None:
-        """Show a file, or a text, in $PAGER; the dashboard waits behind it."""
-        self._hand_over(what, shlex.split(os.environ.get("PAGER") or "less -R"), "PAGER")
-
-    def edit(self, what: Path | str) -> None:
-        """Open a file, or a copy of a text, in $VISUAL or $EDITOR; the dashboard waits behind it."""
-        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-        self._hand_over(what, shlex.split(editor), "EDITOR")
-
-    def _hand_over(self, what: Path | str, command: list[str], variable: str) -> None:
-        if self.is_web:
-            self.tell("that needs a terminal: it would run on the machine that serves this page", "warning")
-            return
-        with tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="taskyard-") as file:
-            path = str(what)
-            if isinstance(what, str):
-                file.write(what)
-                file.flush()
-                path = file.name
-            try:
-                with self.suspend():
-                    subprocess.run([*command, path], check=False)
-            except OSError:
-                self.tell(f"{command[0]} cannot be run: set {variable}", "warning")
-        self.refresh()
+        self._leaving.ask()

@@ -217,11 +217,11 @@ class TaskScreen(FrameScreen):
 
     def action_open(self) -> None:
         """Open all of the section in the pager."""
-        self.dashboard.page(self._body.whole())
+        self.dashboard.programs.page(self._body.whole())
 
     def action_edit(self) -> None:
         """Open all of the section in the editor."""
-        self.dashboard.edit(self._body.whole())
+        self.dashboard.programs.edit(self._body.whole())
 
     def action_retry(self) -> None:
         """Try the task again."""
