@@ -84,8 +84,8 @@ class _Passenger(NamedTuple):
 class Lander:
     """Takes cargo in with `land`, and runs one train at a time. Belongs to the engine's event loop.
 
-    `failed` gives the states of failed tasks, which the next board commit tells too. `urgency` says how soon a train
-    should leave, of the ids that are queued and of all that are queued or on their way.
+    `states` gives those of all rows that have ended, which each board commit tells beside its cargo's. `urgency` says
+    how soon a train should leave, of the ids that are queued and of all that are queued or on their way.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Lander:
         max_batch: int,
         max_age: float,
         trains_before: int,
-        failed: Callable[[], Mapping[str, BoardStatus]],
+        states: Callable[[], Mapping[str, BoardStatus]],
         urgency: Callable[[Collection[str], Collection[str]], Urgency],
     ) -> None:
         self._urgency = urgency
@@ -104,7 +104,7 @@ class Lander:
         self._train = train
         self._bus = bus
         self._number = trains_before
-        self._failed = failed
+        self._states = states
         self._max_batch = max_batch
         self._max_age = max_age
         self._marked: dict[str, BoardStatus] = {}
@@ -152,7 +152,7 @@ class Lander:
     async def mark(self, states: Mapping[str, BoardStatus]) -> None:
         """Tell the board of states that no cargo brings along, by a push of its own if it does not know them yet."""
         await self._batcher.flush()
-        if not states or states == self._marked:
+        if states.items() <= self._marked.items():
             return
         result = await self._land((), tuple, lambda stage, detail: None)
         await self._commit_push(0, result)
@@ -204,23 +204,23 @@ class Lander:
     async def _land(
         self, aboard: Sequence[Cargo], more: Callable[[], Sequence[Cargo]], on_step: OnStep
     ) -> TrainResult:
-        """Land the cargo, with the new states of failed tasks; what is raised becomes the result's problem."""
-        failed = dict(self._failed())
+        """Land the cargo, with the states of the other rows; what is raised becomes the result's problem."""
+        states = dict(self._states())
         try:
-            result = await self._let_through(aboard, more, failed, on_step)
+            result = await self._let_through(aboard, more, states, on_step)
         except TaskyardError as error:
             return TrainResult(problem=str(error))
         except Exception as error:
             return TrainResult(problem=f"{type(error).__name__}: {error}")
         if result.pushed:
-            self._marked = failed
+            self._marked = states
         return result
 
     async def _let_through(
         self,
         aboard: Sequence[Cargo],
         more: Callable[[], Sequence[Cargo]],
-        failed: Mapping[str, BoardStatus],
+        states: Mapping[str, BoardStatus],
         on_step: OnStep,
     ) -> TrainResult:
         """Run the train, again and again while it loses the target to others on the way, or the locks are away."""
@@ -229,7 +229,7 @@ class Lander:
                 return await self._train.land(
                     list(filter(self._waits, aboard)),
                     more=more,
-                    also=failed,
+                    also=states,
                     on_step=on_step,
                 )
             except (LockLostError, LockStoreAwayError) as error:

@@ -81,17 +81,24 @@ def lander_of(
 ) -> Lander:
     """The queue for the train, its trains numbered on from those that the run has had."""
     settings, rows = project.settings.git, project.rows
-    # Their rows reach the target's board, still open, with whatever lands next.
-    late = dict.fromkeys(rows.unmarked, BoardStatus.LANDED)
     return Lander(
         train,
         bus,
         max_batch=settings.max_batch,
         max_age=settings.max_age,
         trains_before=max((view.number for view in bus.state.snapshot().trains), default=0),
-        failed=lambda: late | _open(bus, rows.reopened) | _failed(bus),
+        states=lambda: _landed(bus) | _open(bus, rows.reopened) | _failed(bus),
         urgency=urgency,
     )
+
+
+def _landed(bus: Bus) -> dict[str, BoardStatus]:
+    """Rows that may reach the target's board open, with the next train: committed after they had landed, or merged by
+    somebody who kept their own ones.
+    """
+    return {
+        view.id: BoardStatus.LANDED for view in bus.state.snapshot().tasks if view.state is TaskState.LANDED
+    }
 
 
 def _failed(bus: Bus) -> dict[str, BoardStatus]:

@@ -73,6 +73,28 @@ def test_a_row_committed_after_it_landed_is_marked_with_what_lands_next(repo: Re
     assert landed + "\n" == HEAD + rows("T1", "T2", "T3", state="x")
 
 
+def test_rows_kept_in_a_conflict_with_their_marks_are_marked_again(repo: Repo) -> None:
+    made = project(repo, HEAD + rows("T1", "T2"))
+    assert taskyard("run", "--headless", at=made.path).status == 0
+    made.git("fetch", "--quiet", "origin")
+    board = HEAD + rows("T1", "T2", "T3")
+    made.commit("Another row", {"tasks/board.md": board})
+    made.git("merge", "--quiet", "--no-commit", "--strategy=ours", "origin/taskyard/board")
+    made.git("checkout", "origin/taskyard/board", "--", "T1.txt", "T2.txt")
+    made.git("commit", "--quiet", "--message=Keep our rows")
+    assert made.git("show", "HEAD:tasks/board.md") + "\n" == board
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 0, said
+    assert "2 tasks have landed on taskyard/board already" in said.out
+    landed = made.git("show", "taskyard/board:tasks/board.md", at=made.remote)
+    assert landed + "\n" == HEAD + rows("T1", "T2", "T3", state="x")
+    made.git("pull", "--quiet", "--no-rebase", "--no-edit", "origin", "taskyard/board")
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 0, said
+    titles = made.git("log", "--format=%s", "--grep=Taskyard-Task:", "taskyard/board", at=made.remote)
+    assert sum("T1" in title for title in titles.splitlines() if title.startswith("Land ")) == 1
+
+
 def test_an_agent_that_configures_git_does_so_for_nobody_else(repo: Repo) -> None:
     agent = """
 import pathlib, subprocess

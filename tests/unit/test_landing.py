@@ -66,7 +66,7 @@ async def yard(repo: Callable[..., SampleRepository], tmp_path: Path) -> Any:
             "max_batch": 10,
             "max_age": 60.0,
             "trains_before": 0,
-            "failed": dict,
+            "states": dict,
             "urgency": lambda queued, aboard: Urgency.NONE,
         }
         return Lander(train, bus, **(given | options)), bus, sample
@@ -167,7 +167,7 @@ async def test_a_flaky_check_is_told(yard: Any) -> None:
 
 async def test_failed_rows_are_marked_once_and_without_a_train(yard: Any) -> None:
     states = {"C": BoardStatus.FAILED}
-    lander, bus, sample = await yard(failed=lambda: states)
+    lander, bus, sample = await yard(states=lambda: states)
     heard: list[Event] = []
     bus.subscribe(heard.append)
     await lander.mark(states)
@@ -189,7 +189,7 @@ async def test_failed_rows_are_marked_once_and_without_a_train(yard: Any) -> Non
 
 async def test_a_board_that_cannot_be_marked_is_told(yard: Any) -> None:
     states = {"C": BoardStatus.FAILED}
-    lander, bus, sample = await yard(failed=lambda: states)
+    lander, bus, sample = await yard(states=lambda: states)
     sample.remote.rename(sample.remote.with_name("gone"))
     await lander.mark(states)
     (told,) = bus.state.snapshot().notices
@@ -201,7 +201,7 @@ async def test_a_board_that_cannot_be_marked_is_told(yard: Any) -> None:
 async def test_a_train_that_brings_only_states_pushes_for_nobody(yard: Any) -> None:
     red = Checked(False, "exit status 1")
     states = {"C": BoardStatus.FAILED}
-    lander, bus, sample = await yard(red, red, max_batch=1, failed=lambda: states)
+    lander, bus, sample = await yard(red, red, max_batch=1, states=lambda: states)
     assert isinstance(await lander.land(cargo(sample, "A", {"a.txt": "a\n"})), SentBack)
     assert sample.pushes("taskyard/board") == 1
     assert (bus.state.totals.trains, bus.state.totals.marks) == (0, 1)
