@@ -35,6 +35,8 @@ def _clean_environment() -> None:
     os.environ["XDG_STATE_HOME"] = str(_home / "state")
     # Else each process that a test starts would compile all of our modules.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # What is printed reaches a pipe when our commands write it out, as for everybody.
+    os.environ.pop("PYTHONUNBUFFERED", None)
     # The `python3` of checks and agents is the interpreter itself, not a version manager's script in front of it.
     interpreter = Path(sys.executable).resolve().parent
     os.environ["PATH"] = f"{interpreter}{os.pathsep}{os.environ['PATH']}"
