@@ -6,6 +6,7 @@ status = show(LiveSource(EngineThread(settings, environ)))
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -45,6 +46,8 @@ def show(
             os.environ.pop(name, None)
     app = DashboardApp(source, kept=kept, notify=notify, choose=choose, hints=Hints(hints))
     crash: BaseException | None = None
+    # What has been imported stays; the collector's passes through it would take a tenth of a second each.
+    gc.freeze()
     try:
         result = app.run()
         status = result if result is not None else app.return_code or 1
