@@ -90,6 +90,18 @@ def joined(parts: Iterable[Line], between: str = "  ") -> Line:
     return tuple(spans)
 
 
+def shed(parts: Iterable[tuple[int, Line]], cells: int, between: str = "  ") -> Line:
+    """The parts in at most `cells` cells where that can be, one after the other: of those there is no room for, the one
+    with the greatest number goes first. The last of them stays, however little room there is.
+    """
+    kept = [part for part in parts if part[1]]
+    while True:
+        line = joined((line for _, line in kept), between)
+        if width(line) <= cells or len(kept) <= 1:
+            return line
+        kept.remove(max(kept, key=lambda part: part[0]))
+
+
 def bar(share: float | None, cells: int, tone: str = "accent") -> Line:
     """A bar of `cells` cells. None, for nothing known yet, is an empty one."""
     filled = 0 if share is None else round(min(1.0, max(0.0, share)) * cells)

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from engine.model import TaskState
 from engine.snapshot import RunView, Snapshot
+from tests import samples
 from tests.tui import moments, sample_run
 from tui.estimates import time_to_go
 from tui.format import dollars, fit, safe_lines, safe_text
@@ -20,6 +21,7 @@ from tui.line import bar, cut_line, hard_wrapped, plain, sparkline, spread, text
 from tui.plain import money
 from tui.source import RecordedSource
 from tui.source.protocol import Health
+from tui.widgets.banner import banner_line
 from tui.widgets.header import header_line, health_of
 
 _NASTY = st.text(
@@ -142,6 +144,27 @@ def test_a_sum_below_nothing_has_its_minus_and_nothing_has_none() -> None:
 def test_the_header_says_how_a_run_ended(changes: dict[str, Any], words: str) -> None:
     snapshot = Snapshot(run=RunView(started=1.0, finished=sample_run.finished(2.0, **changes)))
     assert plain(health_of(Frame(snapshot, 3.0, Health(), "LIVE"))) == f"■ {words}"
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (124, "{counts} · 2 pushes · {sums} · {again} · q quits"),
+        (118, "{counts} · {sums} · {again} · q quits"),
+        (85, "{counts} · {again} · q quits"),
+        (78, "{counts} · {again}"),
+        (38, "{again}"),
+    ],
+)
+def test_of_how_a_run_ended_what_matters_least_goes_first(cells: int, words: str) -> None:
+    ended = samples.finished(at=2.0, status="failed", landed=5, failed=1, blocked=1, pushes=2)
+    frame = Frame(Snapshot(run=RunView(started=1.0, finished=ended)), 3.0, Health(), "LIVE")
+    expected = words.format(
+        counts="5 landed, 1 failed, 1 never started",
+        sums="$0.00 spent, $0.00 saved",
+        again="r tries a task again",
+    )
+    assert plain(banner_line(frame, cells)) == f"■ run finished · {expected}"
 
 
 @given(st.integers(min_value=38, max_value=200), st.sampled_from(sorted(moments.MOMENTS)))

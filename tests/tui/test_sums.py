@@ -73,7 +73,7 @@ def test_every_place_names_the_same_numbers() -> None:
     )
     frame = Frame(snapshot, end.at, Health(), "LIVE")
     pushes = f"{end.pushes} pushes"
-    assert pushes in plain(banner_line(frame))
+    assert pushes in plain(banner_line(frame, 200))
     assert pushes in plain(BatchesPanel(id="batches").summary(frame))
     lines = ProgressLines()
     last = [line for event in events for line in lines.of(event)][-5:]

@@ -12,7 +12,7 @@ from textual.containers import Horizontal, Vertical
 from tui.estimates import Forecast
 from tui.format import fit
 from tui.frame import Frame
-from tui.line import Line, bar, cut_line, spread, text, width
+from tui.line import Line, bar, cut_line, spread, text
 from tui.panels.batches import BatchesPanel
 from tui.panels.caches import CachesPanel
 from tui.panels.dispatch import DispatchPanel
@@ -23,7 +23,7 @@ from tui.plain import duration
 from tui.screens.base import FrameScreen
 from tui.screens.lesson import LessonScreen
 from tui.screens.task import TaskScreen
-from tui.widgets.banner import banner_line, narrow_banner
+from tui.widgets.banner import banner_line
 from tui.widgets.header import header_line
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.line_view import LineView
@@ -186,10 +186,7 @@ class MainScreen(FrameScreen):
 
     def _show_banner(self, frame: Frame, cells: int) -> None:
         banner = self.query_one("#banner", LineView)
-        line = banner_line(frame)
-        if width(line) > cells - 2:
-            line = narrow_banner(frame)
-        line = line or self._hint_line(frame, cells)
+        line = banner_line(frame, cells - 2) or self._hint_line(frame, cells)
         banner.display = bool(line)
         banner.show([cut_line(((" ", "text"), *line), cells)])
 

@@ -7,32 +7,38 @@ from engine.snapshot import BoardOffer
 from tui.edits import summary
 from tui.format import dollars, safe_text
 from tui.frame import Frame
-from tui.line import BLANK, Line, joined, text
+from tui.line import BLANK, Line, joined, shed, text, width
 from tui.plain import count
 
 
-def banner_line(frame: Frame) -> Line:
-    """The line; empty while there is nothing to say."""
+def banner_line(frame: Frame, cells: int) -> Line:
+    """The line, in `cells` cells if it can be; empty while there is nothing to say."""
     run = frame.snapshot.run
     if not frame.health.alive and run.finished is None:
         return text(f"✗ {safe_text(frame.health.text or 'the engine has stopped')}", "bad strong")
     if frame.health.text:
         return text(f"◌ {safe_text(frame.health.text)}", "warn")
     if frame.snapshot.offer is not None:
-        return _edited(frame.snapshot.offer, frame.snapshot.run.board)
+        return _edited(frame.snapshot.offer, run.board, cells)
     if run.finished is not None:
-        return _finished(run.finished, frame)
+        return _finished(run.finished, frame, cells)
     if run.locks_away:
         head = text("✗ nothing is claimed, nothing lands", "bad strong")
         return joined([head, text(safe_text(run.locks_away), "bad")], ": ")
     if run.budget_reached:
-        return text(f"! {safe_text(run.budget_reached)}; raise [budget] usd and run taskyard again", "bad")
+        full = text(f"! {safe_text(run.budget_reached)}; raise [budget] usd and run taskyard again", "bad")
+        return full if width(full) <= cells else text("! raise [budget] usd, and run again", "bad")
     return BLANK
 
 
-def _edited(offer: BoardOffer, board: str) -> Line:
+def _edited(offer: BoardOffer, board: str, cells: int) -> Line:
+    how = text("b shows it", "accent")
     head = text(f"± {safe_text(board, 40)} was edited: {summary(offer.change)}", "accent strong")
-    return joined([head, text("b shows it", "accent")], " · ")
+    full = joined([head, how], " · ")
+    if width(full) <= cells:
+        return full
+    rows = count(len(offer.change.edits), "row")
+    return joined([text(f"± board edited: {rows}", "accent strong"), how], " · ")
 
 
 _HEADS = {
@@ -43,30 +49,19 @@ _HEADS = {
 }
 
 
-def _finished(ended: RunFinished, frame: Frame) -> Line:
-    head = text(*_HEADS[ended.status])
+def _finished(ended: RunFinished, frame: Frame, cells: int) -> Line:
+    """How it ended, what may be done about it, and the sums."""
     counts = [f"{ended.landed} landed"]
     counts += [f"{n} {word}" for n, word in ((ended.failed, "failed"), (ended.cancelled, "cancelled")) if n]
     if ended.blocked:
         counts.append(f"{ended.blocked} never started")
-    parts = [head, text(", ".join(counts), "text"), text(count(ended.pushes, "push", "pushes"), "muted")]
-    parts.append(text(f"{dollars(ended.usd)} spent, {dollars(ended.usd_saved)} saved", "muted"))
-    live = frame.mode == "LIVE"
-    if live and (ended.failed or ended.cancelled):
-        parts.append(text("r tries a task again", "accent"))
-    parts.append(text("q quits", "accent"))
-    return joined(parts, " · ")
-
-
-def narrow_banner(frame: Frame) -> Line:
-    """The same in a few words."""
-    run = frame.snapshot.run
-    ended = run.finished
-    if frame.snapshot.offer is not None and not frame.health.text:
-        rows = count(len(frame.snapshot.offer.change.edits), "row")
-        return joined([text(f"± board edited: {rows}", "accent strong"), text("b shows it", "accent")], " · ")
-    if ended is None and run.budget_reached and not frame.health.text:
-        return text("! raise [budget] usd, and run again", "bad")
-    if ended is None or frame.health.text:
-        return banner_line(frame)
-    return joined([text(*_HEADS[ended.status]), text("q quits", "accent")], " · ")
+    again = frame.mode == "LIVE" and bool(ended.failed or ended.cancelled)
+    parts = [
+        (0, text(*_HEADS[ended.status])),
+        (2, text(", ".join(counts), "text")),
+        (5, text(count(ended.pushes, "push", "pushes"), "muted")),
+        (4, text(f"{dollars(ended.usd)} spent, {dollars(ended.usd_saved)} saved", "muted")),
+        (1, text("r tries a task again", "accent") if again else BLANK),
+        (3, text("q quits", "accent")),
+    ]
+    return shed(parts, cells, " · ")

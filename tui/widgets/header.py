@@ -10,7 +10,7 @@ from engine.model import TaskState
 from tui.estimates import Estimate, throughput
 from tui.format import dollars, safe_text
 from tui.frame import Frame
-from tui.line import Line, bar, joined, sparkline, spread, text, width
+from tui.line import Line, bar, shed, sparkline, spread, text, width
 from tui.peers import crew_of, headcount
 from tui.plain import count, duration
 
@@ -20,12 +20,8 @@ _MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
 def header_line(frame: Frame, cells: int, estimate: Estimate | None = None) -> Line:
     """The header in `cells` cells: what matters least goes first when there is less room."""
     health = health_of(frame)
-    parts = _parts(frame, estimate)
-    while True:
-        left = ((" ", "text"), *joined((line for _, line in parts), "  "))
-        if width(left) + width(health) + 3 <= cells or len(parts) == 1:
-            return spread(left, (*health, (" ", "text")), cells)
-        parts.remove(max(parts, key=lambda part: part[0]))
+    left = shed(_parts(frame, estimate), cells - width(health) - 4)
+    return spread(((" ", "text"), *left), (*health, (" ", "text")), cells)
 
 
 def health_of(frame: Frame) -> Line:
@@ -112,7 +108,7 @@ def _parts(frame: Frame, estimate: Estimate | None) -> list[tuple[int, Line]]:
     board = safe_text(PurePath(snapshot.run.board).name, 28)
     crew = crew_of(snapshot)
     total, landed = snapshot.total, snapshot.count(TaskState.LANDED)
-    parts: list[tuple[int, Line]] = [
+    return [
         (10, text("taskyard", "accent strong")),
         (8, text(board)),
         (2, text(frame.mode, f"{_MODES[frame.mode]} strong")),
@@ -125,7 +121,6 @@ def _parts(frame: Frame, estimate: Estimate | None) -> list[tuple[int, Line]]:
         (6, text(headcount(crew), "info") if crew else ()),
         (9, pace_of(frame)),
     ]
-    return [part for part in parts if width(part[1])]
 
 
 def trouble_of(frame: Frame) -> Line:
