@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +168,9 @@ def test_kill_9_around_a_batch_leaves_one_batch_and_every_answer_is_used_once(
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize(("leading", "writes"), [(True, 1), (False, 16)])
+@pytest.mark.parametrize(("leading", "writes", "latency"), [(True, 1, 1.0), (False, 16, 15.0)])
 async def test_sixteen_tasks_write_their_shared_prefix_once_and_read_it_from_then_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leading: bool, writes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leading: bool, writes: int, latency: float
 ) -> None:
     tasks = 16
     # A list of files with such names is a repository context of about 20,000 tokens.
@@ -183,13 +184,14 @@ async def test_sixteen_tasks_write_their_shared_prefix_once_and_read_it_from_the
         settings=settings,
         files=listed,
     )
-    if not leading:
-        monkeypatch.setattr("engine.llm.client.PrefixLeader", NobodyLeads)
+    # However slow this machine is, the one that leads is waited for.
+    leader = partial(PrefixLeader, patience=100.0) if leading else NobodyLeads
+    monkeypatch.setattr("engine.llm.client.PrefixLeader", leader)
     heard: list[CallAnswered] = []
     bus = Bus()
     bus.subscribe(lambda event: heard.append(event) if isinstance(event, CallAnswered) else None)
-    # Nobody's answer begins before all have asked: what each finds in the cache is what the lead call put there.
-    with Simulator(Scenario(answers=ANSWERS, latency=6.0, tokens_per_second=10_000.0)) as simulator:
+    # Without one that leads, nobody's answer begins before all have asked.
+    with Simulator(Scenario(answers=ANSWERS, latency=latency, tokens_per_second=10_000.0)) as simulator:
         environ = environment(simulator.url, XDG_STATE_HOME=str(tmp_path / "state"))
         opened = await Orchestrator.open(load_settings(made.path, environ=environ), bus=bus, environ=environ)
         finished = await opened.run()
