@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from engine.board.conflicts import Conflict, without_conflicts
 from engine.board.dependencies import blocked
 from engine.board.tables import Row, Table, closing_backticks, find_tables, split_row, unescape_pipes
 from engine.errors import BoardError
@@ -104,14 +106,12 @@ def parse_board(data: bytes, path: Path) -> Board:
     width = len(table.header.cells)
     not_read = f"this table is not read; the board is that of line {table.header.line}"
     found = [Diagnostic(other.header.line, "warning", not_read) for other in others]
-    if (stray := table.following) and _looks_like_row(stray.cells, columns, width):
-        message = (
-            f"this row is not read: an empty line ends the table that begins in line {table.header.line}"
-        )
-        found.append(Diagnostic(stray.line, "warning", message, row_id(stray.cells, columns)))
+    found += _not_read(table, columns, width)
+    rows, conflicts = without_conflicts(table.rows)
+    found += [Diagnostic(conflict.begin, "error", _conflict(conflict)) for conflict in conflicts]
     tasks: dict[str, Task] = {}
     places: dict[str, list[int]] = {}
-    for row in table.rows:
+    for row in rows:
         cells = row.cells
         if not any(cells):
             continue
@@ -225,7 +225,8 @@ def _read_row(
     if not id:
         report("the row has no ID")
     if len(cells) != width:
-        report(f"the row has {len(cells)} cells, the header {width}: {_why_cells(cells, width)}")
+        has = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+        report(f"the row has {has}, the header {width}: {_why_cells(cells, width)}")
         return Task(id=id, scope=cell("Scope"), line=line), problems
     if not cell("Scope"):
         report("the row has no Scope: say what is to be done")
@@ -289,8 +290,25 @@ def read_verification(cell: str) -> tuple[str | None, str, str]:
     return command, " ".join(rest.split()).strip(" ;,:–—-"), problem
 
 
-def _looks_like_row(cells: list[str], columns: dict[str, int], width: int) -> bool:
-    return len(cells) == width and cells[columns["Status"]] in _STATUS
+def _not_read(table: Table, columns: dict[str, int], width: int) -> Iterator[Diagnostic]:
+    """Tell of what looks like a row of the table, but stands below its end."""
+    if table.end is None:
+        return
+    end = f"line {table.end.line}" if table.end.text.strip() else "an empty line"
+    message = f"this row is not read: {end} ends the table that begins in line {table.header.line}"
+    for stray in table.strays:
+        cells = stray.cells
+        if len(cells) == width and cells[columns["Status"]] in _STATUS:
+            yield Diagnostic(stray.line, "warning", message, row_id(cells, columns))
+
+
+def _conflict(conflict: Conflict) -> str:
+    where = (
+        f"begins here and ends in line {conflict.end}"
+        if conflict.end > conflict.begin
+        else "has a marker here"
+    )
+    return f"a git conflict {where}: keep the rows that count, and remove the marker lines"
 
 
 def _why_cells(cells: list[str], width: int) -> str:

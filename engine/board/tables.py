@@ -1,7 +1,7 @@
 """Find the tables of a Markdown text, with the place of every cell, so that one can be changed in place.
 
-The rules are those of GitHub's tables, with one kindness: a pipe inside backticks does not end a cell, whether
-it is escaped or not.
+The rules are those of GitHub's tables, with two kindnesses: a pipe inside backticks does not end a cell, whether
+it is escaped or not, and a table goes on over the marker lines of a git conflict.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ _OTHER_BLOCK = re.compile(
     r"|<!--|</?(?:blockquote|details|div|h\d|hr|ol|p|pre|summary|table|ul)\b)",
     re.IGNORECASE,
 )
+_CONFLICT_MARKER = re.compile(r"(<{7}|\|{7}|={7}|>{7})(?: .*)?$")
+_NumberedLine = tuple[int, int, str]
+"""The number of a line, where it starts in the whole text, and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,48 +62,44 @@ class Row:
 class Table:
     """A header and the rows below it. `well_formed` is False when the `|---|` line does not fit the header.
 
-    `following` is the first line behind the empty lines that end the table, if any end it.
+    `end` is the line that ends it, if any does, and `strays` are the lines with a pipe between it and the next table.
     """
 
     header: Row
     rows: tuple[Row, ...]
     well_formed: bool = True
-    following: Row | None = None
+    end: Row | None = None
+    strays: tuple[Row, ...] = ()
 
 
 def find_tables(text: str) -> Iterator[Table]:
     """Yield the tables of `text` in order, those in code fences, indented code and HTML comments left out."""
     lines = list(_lines(text))
     at = 0
-    while at < len(lines):
-        number, start, line = lines[at]
-        if after := _skip_block(lines, at):
-            at = after
-            continue
-        at += 1
-        if "|" not in line or line.startswith(("    ", "\t")) or at == len(lines):
-            continue
-        header = split_row(number, line, start)
-        below = lines[at][2]
-        if not _is_delimiter_row(below):
-            continue
-        if len(split_row(0, below, 0).cells) != len(header.cells):
+    while (head := next((at for at, heads in _with_pipes(lines, at) if heads), None)) is not None:
+        header = _row(lines[head])
+        if len(split_row(0, lines[head + 1][2], 0).cells) != len(header.cells):
             yield Table(header, (), well_formed=False)
+            at = head + 1
             continue
-        at += 1
+        at = head + 2
         rows = []
         while at < len(lines) and not _ends_table(lines[at][2]):
-            number, start, line = lines[at]
-            rows.append(split_row(number, line, start))
+            rows.append(_row(lines[at]))
             at += 1
-        behind = at
-        while behind < len(lines) and not lines[behind][2].strip():
-            behind += 1
-        following = None
-        if at < behind < len(lines):
-            number, start, line = lines[behind]
-            following = split_row(number, line, start)
-        yield Table(header, tuple(rows), following=following)
+        strays = itertools.takewhile(lambda found: not found[1], _with_pipes(lines, at))
+        yield Table(
+            header,
+            tuple(rows),
+            end=_row(lines[at]) if at < len(lines) else None,
+            strays=tuple(_row(lines[stray]) for stray, _ in strays),
+        )
+
+
+def conflict_marker(line: str) -> str:
+    """Give the character that a marker line of a git conflict is made of: `<`, `|`, `=` or `>`; else nothing."""
+    found = _CONFLICT_MARKER.match(line)
+    return found[1][0] if found else ""
 
 
 def split_row(number: int, line: str, start: int) -> Row:
@@ -139,7 +138,7 @@ def unescape_pipes(cell: str) -> str:
     return cell.replace("\\|", "|")
 
 
-def _lines(text: str) -> Iterator[tuple[int, int, str]]:
+def _lines(text: str) -> Iterator[_NumberedLine]:
     start = 1 if text.startswith("\ufeff") else 0
     number = 1
     while start < len(text):
@@ -150,7 +149,24 @@ def _lines(text: str) -> Iterator[tuple[int, int, str]]:
         number += 1
 
 
-def _skip_block(lines: list[tuple[int, int, str]], at: int) -> int:
+def _with_pipes(lines: list[_NumberedLine], at: int) -> Iterator[tuple[int, bool]]:
+    """Yield the index of each line with a pipe from `at` on, and whether it heads a table."""
+    while at < len(lines):
+        if after := _skip_block(lines, at):
+            at = after
+            continue
+        line = lines[at][2]
+        if "|" in line and not line.startswith(("    ", "\t")):
+            yield at, at + 1 < len(lines) and _is_delimiter_row(lines[at + 1][2])
+        at += 1
+
+
+def _row(line: _NumberedLine) -> Row:
+    number, start, text = line
+    return split_row(number, text, start)
+
+
+def _skip_block(lines: list[_NumberedLine], at: int) -> int:
     """Return the index after the fence or comment that begins at `at`; 0 when none begins there."""
     line = lines[at][2]
     if fence := _FENCE.match(line):
@@ -169,4 +185,6 @@ def _is_delimiter_row(line: str) -> bool:
 
 
 def _ends_table(line: str) -> bool:
+    if conflict_marker(line):
+        return False
     return not line.strip() or bool(_OTHER_BLOCK.match(line)) or bool(_FENCE.match(line))

@@ -135,16 +135,65 @@ def test_the_first_board_counts_and_the_second_is_told() -> None:
 
 def test_rows_behind_an_empty_line_are_told() -> None:
     found = board(row("T1"), "", "", row("T2"), row("T3"))
-    assert told(found) == ["line 6: this row is not read: an empty line ends the table that begins in line 1"]
+    message = "this row is not read: an empty line ends the table that begins in line 1"
+    assert told(found) == [f"line 6: {message}", f"line 7: {message}"]
     assert runnable(found) == ["T1"]
     assert board(row("T1"), "", "Some | words").diagnostics == ()
+
+
+def test_rows_of_other_tables_are_not_told() -> None:
+    other = "| a | b | c | d | e | f |\n|---|---|---|---|---|---|\n"
+    assert board(row("T1"), "", other + row("T2"), "", row("T3")).diagnostics == ()
+
+
+def test_a_row_of_empty_cells_is_no_marker_of_a_git_conflict() -> None:
+    assert board(row("T1"), "|||||||", row("T2")).diagnostics == ()
+
+
+def test_a_git_conflict_is_told_and_the_rest_runs() -> None:
+    found = board(
+        row("T1"),
+        "<<<<<<< HEAD",
+        row("T2"),
+        row("T3"),
+        "=======",
+        row("T3"),
+        row("T4"),
+        ">>>>>>> origin/x",
+        row("T5"),
+    )
+    both = "the id T3 stands in lines 6 and 8"
+    assert told(found) == [
+        "line 4: a git conflict begins here and ends in line 10: keep the rows that count, and remove the marker lines",
+        f"line 6: {both}",
+        f"line 8: {both}",
+    ]
+    assert runnable(found) == ["T1", "T2", "T4", "T5"]
+
+
+def test_what_was_there_before_a_git_conflict_does_not_run() -> None:
+    found = board(
+        "<<<<<<< ours", row("T1"), "||||||| 1234567", row("T2"), "=======", row("T3"), ">>>>>>> theirs"
+    )
+    assert [each.line for each in found.diagnostics] == [3]
+    assert runnable(found) == ["T1", "T3"]
+
+
+@pytest.mark.parametrize("marker", ["<<<<<<< HEAD", "=======", ">>>>>>> x"])
+def test_a_forgotten_marker_of_a_git_conflict_is_told(marker: str) -> None:
+    found = board(row("T1"), marker, row("T2"))
+    assert told(found) == [
+        "line 4: a git conflict has a marker here: keep the rows that count, and remove the marker lines"
+    ]
+    assert runnable(found) == ["T1", "T2"]
 
 
 @pytest.mark.parametrize("end", ["# Next", "> said", "- item", "1. item", "```", "---", "***", "<p>"])
 def test_what_ends_the_table(end: str) -> None:
     found = board(row("T1"), end, row("T2"))
     assert [task.id for task in found.tasks] == ["T1"]
-    assert found.diagnostics == ()
+    told_of = [] if end == "```" else [5]
+    assert [each.line for each in found.diagnostics] == told_of, "what stands in a fence is no row"
     assert len(board(row("T1"), "<b>T2</b> | s | [ ] | b | `x` | |").tasks) == 2, "a row may begin with a tag"
 
 
@@ -156,7 +205,7 @@ def test_an_empty_row_is_no_task() -> None:
     ("written", "message"),
     [
         ("| T1 | s | [ ] | b |", "the row has 4 cells, the header 6: an empty cell needs its pipe too"),
-        ("a note below the table", "the row has 1 cells, the header 6"),
+        ("a note below the table", "the row has 1 cell, the header 6"),
         ("| T1 | a | b | [ ] | b | `x` | |", r"the row has 7 cells, the header 6: write \| for a pipe"),
         ("| T1 | don`t | [ ] | b | `x` | |", "a backtick has no partner"),
         ("| | s | [ ] | b | `x` | |", "the row has no ID"),
