@@ -17,7 +17,7 @@ from engine.errors import StageFailedError
 from engine.landing import SentBack
 from engine.model import Change, LessonGiven, Plan, Stage, Task
 from engine.snapshot import TaskView
-from engine.store.lessons import LessonStore, failed_check
+from engine.store.lessons import LessonQuery, LessonStore, failed_check
 
 MOST_GIVEN = 4
 """Lessons that a try is given at most, however short they are."""
@@ -87,14 +87,27 @@ class Teaching:
     async def resolve(self, view: TaskView, change: Change) -> None:
         """Fill in what helped: what the Implementer said in closing of the change that landed.
 
-        Where that only repeats what was to be done it says nothing of how, and the lessons stay open.
+        Where that only repeats what was to be done it says nothing of how, and the lessons stay open. What earlier runs
+        learned from the same task, the same words under the same id, has waited for it too.
         """
         helped = change.summary if change.said is UNSET else change.said
         if view.task.scope.strip().startswith(helped.removesuffix("…")):
             return
-        for lesson in view.learned:
+        earlier = await asyncio.to_thread(self._left_open, view.task)
+        for lesson in dict.fromkeys((*view.learned, *earlier)):
             await asyncio.to_thread(self._lessons.resolve, lesson, helped)
             self._bus.emit(ev.LessonResolved(at=self._bus.clock(), task=view.id, lesson=lesson))
+
+    def _left_open(self, task: Task) -> list[str]:
+        """The ids of the lessons of this very task that nothing has helped yet, of this run and of earlier ones."""
+        scope = _short(task.scope)
+        found = self._lessons.search(LessonQuery(text=f"{task.id} {scope}"))
+        return [
+            lesson.id
+            for lesson in found.lessons
+            if not lesson.resolution
+            and (lesson.metadata.get("task"), lesson.metadata.get("scope")) == (task.id, scope)
+        ]
 
     async def _record(
         self,
@@ -124,7 +137,7 @@ class Teaching:
                 at=self._bus.clock(),
                 task=task.id,
                 lesson=lesson.id,
-                text=lesson.brief(200),
+                text=lesson.brief(200, counted=False),
                 times_seen=lesson.times_seen,
             )
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from engine import events as ev
 from engine.bus import Bus
@@ -70,6 +71,8 @@ async def test_the_same_files_clashing_again_is_one_lesson(store: LessonStore) -
     await teaching.learn_from_return(bus.state.view("T1"), SentBack("r", "f", "T2", ("src/tax.py",)))
     await teaching.learn_from_return(bus.state.view("T3"), SentBack("r", "f", "T1", ("src/tax.py",)))
     assert only(store).times_seen == 3
+    [note] = bus.state.snapshot().lesson_notes
+    assert (note.times_seen, "seen" in note.text) == (3, False), "it is told once"
 
 
 async def test_what_breaks_a_combination_tells_how_the_check_failed(store: LessonStore) -> None:
@@ -158,6 +161,25 @@ async def test_what_the_implementer_said_is_what_helped(store: LessonStore) -> N
     await teaching.resolve(bus.state.view("T1"), change)
     assert only(store).resolution == change.said
     assert bus.state.snapshot().lesson_notes[0].resolved
+
+
+async def test_what_lands_in_a_later_run_resolves_what_that_task_taught_before(store: LessonStore) -> None:
+    first = Teaching(store, begun(), "r1", max_tokens=800)
+    await first.learn(TAX, Plan(), Stage.VERIFY, failed("`false` ended with status 1"))
+    others = (replace(TAX, scope=QUOTED.scope), replace(TAX, id="T9"))
+    for number, task in enumerate(others):
+        await first.learn(task, Plan(), Stage.VERIFY, failed(f"`exit {number + 2}` ended with status 1"))
+    bus = begun()
+    change = Change("1" * 40, "0" * 40, summary=TAX.scope, said="Rounded once.")
+    await Teaching(store, bus, "r2", max_tokens=800).resolve(bus.state.view("T1"), change)
+    resolutions = {
+        (one.metadata["task"], one.metadata["scope"]): one.resolution for one in store.most_frequent()
+    }
+    assert resolutions == {
+        ("T1", TAX.scope): "Rounded once.",
+        ("T1", QUOTED.scope): "",
+        ("T9", TAX.scope): "",
+    }
 
 
 async def test_an_unknown_other_is_not_made_up(store: LessonStore) -> None:

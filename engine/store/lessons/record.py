@@ -40,9 +40,12 @@ class Lesson(msgspec.Struct, frozen=True, gc=False):
         """The files concerned, repository-relative."""
         return tuple(self.metadata.get("files", "").split())
 
-    def brief(self, max_chars: int = 600) -> str:
-        """The lesson as a prompt tells it: what went wrong, and what helped, in at most `max_chars` characters."""
-        seen = f", seen {self.times_seen} times" if self.times_seen > 1 else ""
+    def brief(self, max_chars: int = 600, *, counted: bool = True) -> str:
+        """The lesson as a prompt tells it: what went wrong, and what helped, in at most `max_chars` characters.
+
+        `counted`: say how often it was seen.
+        """
+        seen = f", seen {self.times_seen} times" if counted and self.times_seen > 1 else ""
         label = self.failure_type or "failure"
         message = " ".join(self.failure_msg.split())
         resolution = " ".join(self.resolution.split())
