@@ -193,7 +193,12 @@ class Follower:
 
     def tell_refused(self, rows: Rows) -> None:
         """Tell which rows of the board cannot run, when they are others than before."""
-        refused = tuple(f"{self._project.board_path}, {each}" for each in rows.refused)
+        # A row with two mistakes is one row.
+        mistakes: dict[int, dict[str, None]] = {}
+        for each in rows.refused:
+            mistakes.setdefault(each.line, {})[each.message] = None
+        board = self._project.board_path
+        refused = tuple(f"{board}, line {line}: {'; '.join(told)}" for line, told in mistakes.items())
         if refused != self._bus.state.refused:
             self._bus.emit(ev.RowsRefused(at=self._bus.clock(), rows=refused))
 

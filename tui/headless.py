@@ -8,7 +8,7 @@ for event in events:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from engine import events as ev
 from engine.errors import HaltedError
@@ -18,11 +18,10 @@ from engine.state import RunState
 from tui.edits import summary, taken
 from tui.peers import crew_changes, place_of
 from tui.plain import count, duration, money, one_line, tokens_by_class
-from tui.sums import answers_in_words, pushes_in_words, savings_by_cause
+from tui.sums import answers_in_words, pushes_in_words, rows_listed, rows_not_run, savings_by_cause
 
 _MIN_WIDTH = 5  # the longest of run, board, batch, train and push
 _MAX_WIDTH = 14  # cells of the first column: a longer id runs on
-_MOST_ROWS = 5  # rows of the board that a notice lists
 
 
 class ProgressLines:
@@ -216,6 +215,7 @@ class ProgressLines:
             )
             if number
         ]
+        parts += [left] if (left := rows_not_run(self._state.snapshot())) else []
         yield f"{word}: {', '.join(parts)}, in {duration(end.duration_s)}"
         yield "  git      " + self._git_line(self._state.snapshot())
         yield "  models   " + answers_in_words(self._state.totals)
@@ -228,14 +228,8 @@ class ProgressLines:
             ):
                 yield f"  {view.state.value:<8} {one_line(view.id)}  {one_line(view.problem)}".rstrip()
 
-        for text in self._rows_not_run():
+        for text in rows_listed(self._state.refused):
             yield f"  not run  {one_line(text)}"
-
-    def _rows_not_run(self) -> Sequence[str]:
-        """The rows of the board that cannot run: they are in no count, and yet not all is done."""
-        rows = self._state.refused
-        more = [f"{len(rows) - _MOST_ROWS} more rows; see: taskyard doctor"] if len(rows) > _MOST_ROWS else []
-        return [*rows[:_MOST_ROWS], *more]
 
     def _git_line(self, snapshot: Snapshot) -> str:
         line = pushes_in_words(snapshot)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from engine.errors import HaltedError
+from engine.events import RunFinished
 from engine.model import TaskState
 from engine.snapshot import Snapshot, Totals
 from tui.plain import count, thousands
+
+_MOST_ROWS = 5
+"""Rows of the board that are listed where they could not run."""
 
 
 def pushes_in_words(snapshot: Snapshot) -> str:
@@ -25,6 +30,36 @@ def pushes_in_words(snapshot: Snapshot) -> str:
     if snapshot.total and snapshot.count(TaskState.LANDED) == snapshot.total:
         return "all had landed before"
     return "nothing landed, nothing pushed" if run.finished is not None else "nothing landed yet"
+
+
+def rows_not_run(snapshot: Snapshot) -> str:
+    """How many rows of the board could not run, and so are in no other count: "2 rows not run", or nothing."""
+    return f"{count(len(snapshot.refused), 'row')} not run" if snapshot.refused else ""
+
+
+def rows_listed(refused: Sequence[str]) -> list[str]:
+    """The first rows of the board that could not run, each with why, and how many more there are."""
+    more = len(refused) - _MOST_ROWS
+    rest = [f"{count(more, 'more row')}; see: taskyard doctor"] if more > 0 else []
+    return [*refused[:_MOST_ROWS], *rest]
+
+
+def end_in_words(ended: RunFinished) -> str:
+    """How a run ended: "all landed", "finished, some failed"."""
+    match ended.status:
+        case "landed":
+            return "all landed"
+        case "failed":
+            if ended.failed:
+                return "finished, some failed"
+            # Nothing failed: tasks were cancelled or wait for one that was, or rows of the board could not run.
+            return (
+                "finished, some not landed" if ended.landed < ended.total else "finished, not all could run"
+            )
+        case "budget":
+            return "budget reached"
+        case "interrupted":
+            return "stopped" if ended.exit_status == HaltedError.exit_status else "interrupted"
 
 
 def answers_in_words(totals: Totals) -> str:

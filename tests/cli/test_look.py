@@ -34,7 +34,7 @@ def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
     said = taskyard("status", at=root)
     assert said.status == 0
     assert said.out.splitlines() == [
-        "run r1 of tasks/board.md, 01:12: failed",
+        "run r1 of tasks/board.md, 01:12: finished, some failed",
         "3 tasks: 2 landed, 1 failed",
         "$1.00 of $10.00 spent, $0.50 saved (prompts $0.50)",
         "2 single calls, 0 answers used again; 1 push for 2 tasks, 1 saved",
@@ -43,6 +43,19 @@ def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
         "T1  landed    1    00:14  $0.50  train 1, 1111111",
         "T2  landed    2    00:11  $0.50  train 1, 2222222",
         "T3  failed    1    00:01  $0.00  no change was made (attempt 2 of 2)",
+    ]
+
+
+def test_status_says_which_rows_of_the_board_did_not_run(repo: Repo) -> None:
+    root = repo().path
+    *before, end = short_run()
+    rows = tuple(f"tasks/board.md, line {line}: the row has no ID" for line in range(9, 16))
+    record(root, [*before, ev.RowsRefused(at=START + 1, rows=rows), end])
+    lines = taskyard("status", at=root).out.splitlines()
+    assert lines[1] == "3 tasks: 2 landed, 1 failed, 7 rows not run"
+    assert lines[4:10] == [
+        *(f"not run: {row}" for row in rows[:5]),
+        "not run: 2 more rows; see: taskyard doctor",
     ]
 
 

@@ -220,13 +220,20 @@ def _teller(as_json: bool) -> Any:
 
 def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> None:
     from engine.model import TaskState
-    from tui.plain import count, duration, money
-    from tui.sums import answers_in_words, pushes_in_words, savings_by_cause
+    from tui.plain import count, duration, money, one_line
+    from tui.sums import (
+        answers_in_words,
+        end_in_words,
+        pushes_in_words,
+        rows_listed,
+        rows_not_run,
+        savings_by_cause,
+    )
 
     run, totals = snapshot.run, snapshot.totals
     state: str
     if run.finished is not None:
-        state, until = run.finished.status, run.finished.at
+        state, until = end_in_words(run.finished), run.finished.at
     elif alive:
         state, until = f"at work, process {row.owner.pid} on {row.owner.host}", now
     else:
@@ -240,6 +247,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     numbers[TaskState.CANCELLED] -= snapshot.removed
     counts = [f"{number} {_word(each, at_work)}" for each, number in numbers.items() if number]
     counts += [f"{snapshot.removed} removed"] if snapshot.removed else []
+    counts += [left] if (left := rows_not_run(snapshot)) else []
     say(f"{count(snapshot.total, 'task')}: {', '.join(counts)}")
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None and not snapshot.others else ""
     causes = ", ".join(savings_by_cause(totals, money))
@@ -248,6 +256,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     _say_crew(snapshot, at_work)
     if run.locks_away and at_work:
         say(f"{run.locks_away}: no task is claimed and nothing lands until it is back")
+    say_all(f"not run: {one_line(text)}" for text in rows_listed(snapshot.refused))
     say()
     rows = [_status_row(view, until, at_work) for view in snapshot.tasks]
     say_table(("ID", "State", "Try", "Elapsed", "Cost", "Last"), rows, right=frozenset({2, 3, 4}))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from engine.errors import HaltedError
-from engine.events import RunFinished
 from engine.model import TaskState
 from tui.estimates import Estimate, throughput
 from tui.format import dollars, safe_text
@@ -13,6 +11,7 @@ from tui.frame import Frame
 from tui.line import Line, bar, shed, sparkline, spread, text, width
 from tui.peers import crew_of, headcount
 from tui.plain import count, duration
+from tui.sums import end_in_words
 
 _MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
 
@@ -32,7 +31,7 @@ def health_of(frame: Frame) -> Line:
     if run.finished is not None:
         ended = run.finished
         tone = "good" if ended.status == "landed" else "warn"
-        return ((f"■ {_end_of(ended)}", tone),)
+        return ((f"■ {end_in_words(ended)}", tone),)
     if health.text:
         # A long word on the source's health stands in the banner.
         return ((f"◌ {safe_text(health.text)}" if len(health.text) < 16 else "◌ waiting", "warn"),)
@@ -55,23 +54,6 @@ def health_of(frame: Frame) -> Line:
         seconds = max((limiter.paused_until or 0.0) - frame.now for limiter in paused)
         return ((f"◌ service asks to wait {seconds:.0f} s", "warn"),)
     return (("● ok", "good"),)
-
-
-def _end_of(ended: RunFinished) -> str:
-    match ended.status:
-        case "landed":
-            return "all landed"
-        case "failed":
-            if ended.failed:
-                return "finished, some failed"
-            # Nothing failed: tasks were cancelled or wait for one that was, or rows of the board could not run.
-            return (
-                "finished, some not landed" if ended.landed < ended.total else "finished, not all could run"
-            )
-        case "budget":
-            return "budget reached"
-        case "interrupted":
-            return "stopped" if ended.exit_status == HaltedError.exit_status else "interrupted"
 
 
 def landed_of(frame: Frame) -> Line:
