@@ -26,7 +26,8 @@ class Committed(msgspec.Struct, frozen=True):
     """What the commits say of the board's tasks. `unknown` are those whose rows are only in the checkout.
 
     `unmarked` have landed, but the target's board does not hold their rows. Of those that have landed and ask for
-    something else now, `reopened` are to be done again, while the rows of `edited` are not committed yet.
+    something else now, `reopened` are to be done again, while the rows of `edited` are not committed yet. Those of
+    `rewritten` are open, and committed in other words only.
     """
 
     landed: frozenset[str]
@@ -34,6 +35,7 @@ class Committed(msgspec.Struct, frozen=True):
     unmarked: frozenset[str]
     reopened: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
 
 
 async def committed_of(repository: Repository, found: Preflight, board_path: str, board: Board) -> Committed:
@@ -72,7 +74,14 @@ async def committed_of(repository: Repository, found: Preflight, board_path: str
             if commit is not None and await repository.is_ancestor(commit, found.tip):
                 landed.add(name)
     edited = tuple(task.id for task in other if task.id not in reopened)
-    return Committed(frozenset(landed), unknown, absent & landed, reopened, edited)
+    rewritten = tuple(
+        task.id
+        for task in board.tasks
+        if task.id not in landed
+        and task.id not in unknown
+        and asks(task) not in (begun.get(task.id), asks(rows[task.id]) if task.id in rows else None)
+    )
+    return Committed(frozenset(landed), unknown, absent & landed, reopened, edited, rewritten)
 
 
 async def _words_done(repository: Repository, tip: str, task_id: str) -> str:

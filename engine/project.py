@@ -139,6 +139,9 @@ def _notices(
     unmarked = [task.id for task in tasks if task.id in committed.unknown and task.id not in committed.landed]
     if unmarked:
         notices.append(_UNCOMMITTED.format(len(unmarked), board_path))
+    able = {task.id for task in tasks}
+    if rewritten := [name for name in committed.rewritten if name in able]:
+        notices.append(_REWRITTEN.format(", ".join(rewritten), board_path, target))
     if committed.reopened:
         notices.append(_REOPENED.format(", ".join(committed.reopened), target, board_path))
     if committed.edited:
@@ -156,6 +159,10 @@ def _notices(
 
 _UNCOMMITTED = (
     "{} of the rows of {} are not committed: they run, but the board cannot be marked; commit it first"
+)
+_REWRITTEN = (
+    "the edits of {} in {} are not committed: they are worked on, but the board of {} marks the old words; "
+    "commit them first"
 )
 _REOPENED = (
     "{} landed on {} with another scope or verification; {} has it open again, so it is worked on anew"

@@ -95,6 +95,24 @@ def test_rows_kept_in_a_conflict_with_their_marks_are_marked_again(repo: Repo) -
     assert sum("T1" in title for title in titles.splitlines() if title.startswith("Land ")) == 1
 
 
+def test_a_row_that_is_edited_and_not_committed_is_told_and_done_once(repo: Repo) -> None:
+    made = project(repo, HEAD + rows("T1", "T2"))
+    board = HEAD + rows("T1") + rows("T2", scope="Rewrite")
+    made.write({"tasks/board.md": board})
+    said = taskyard("run", "--headless", at=made.path)
+    assert said.status == 0, said
+    assert "the edits of T2 in tasks/board.md are not committed: they are worked on" in said.out
+    made.commit("Edit", {"tasks/board.md": board})
+    again = taskyard("run", "--headless", at=made.path)
+    assert again.status == 0, again
+    assert "not committed" not in again.out
+    assert "another scope" not in again.out
+    done = made.git(
+        "log", "--no-merges", "--format=%(trailers:key=Taskyard-Task)", "taskyard/board", at=made.remote
+    )
+    assert done.count("T2") == 1
+
+
 def test_an_agent_that_configures_git_does_so_for_nobody_else(repo: Repo) -> None:
     agent = """
 import pathlib, subprocess
