@@ -17,7 +17,7 @@ of its own, runs the row's command over the result, and lands what passes. It ch
 | Branch | for your notes; the work is done on the branch `task/<ID>` |
 | Verification | a command in backticks that must succeed, then what the Judge is to look for |
 | After | ids of the tasks that must have landed before, with commas (optional) |
-| Type | the kind of work, so that lessons reach the right tasks: feature, fix, docs, test … (optional) |
+| Type | the kind of work, so that lessons reach the right tasks: feature, fix_bug, docs, test … (optional) |
 | Lane | `fast`, or `economy` for work that may wait for half-price batches (optional) |
 | Priority | a whole number; the higher, the sooner (optional) |
 
