@@ -167,6 +167,7 @@ def test_a_board_of_which_nothing_can_run(repo: Repo) -> None:
 def test_rows_that_cannot_run_are_named_by_line_and_the_rest_runs(repo: Repo) -> None:
     board = (
         BOARD + "| T2 | again | [ ] | | `true` | |\n| T4 | waits | [ ] | | `true` | T9 |\n| T5 | short |\n"
+        "| T6 | | [-] | | `true` | |\n"
     )
     made = project(repo, board)
     said = taskyard("run", "--headless", at=made.path)
@@ -177,8 +178,8 @@ def test_rows_that_cannot_run_are_named_by_line_and_the_rest_runs(repo: Repo) ->
         "line 10: the row has 2 cells",
     ):
         assert words in said.out, said.out
-    summary = said.out[said.out.index("ended: 2 of 2 landed") :]
-    for line in (6, 9, 10):
+    summary = said.out[said.out.index("ended: 2 of 2 landed, 5 rows not run, in") :]
+    for line in (6, 8, 9, 10, 11):
         assert summary.count(f"  not run  tasks/board.md, line {line}: ") == 1, said.out
 
 
