@@ -246,9 +246,9 @@ class Totals(msgspec.Struct, frozen=True):
     Of the pushes, `marks` brought no task but only the board's new states.
     `landed` counts the tasks that this run has landed; others of the board may have landed before.
     `model_calls` counts the answers to single calls, `batched_requests` those to requests that went out in one of the
-    `batch_calls`, `cache_hits` those that were used again from the result cache. `usd_saved` is the sum of what the
-    result cache, the service's prompt cache and the half price of batches took off; the prompt cache's part is below
-    nothing while more was written to it than was read.
+    `batch_calls`, `sent_in_batches` such requests, answered or not, `cache_hits` the answers that were used again from
+    the result cache. `usd_saved` is the sum of what the result cache, the service's prompt cache and the half price of
+    batches took off; the prompt cache's part is below nothing while more was written to it than was read.
     """
 
     trains: int = 0
@@ -258,6 +258,7 @@ class Totals(msgspec.Struct, frozen=True):
     model_calls: int = 0
     batch_calls: int = 0
     batched_requests: int = 0
+    sent_in_batches: int = 0
     cache_hits: int = 0
     call_failures: int = 0
     usage: Usage = Usage()

@@ -6,58 +6,77 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.figures import StageTime
 from engine.model import Stage, TaskState
 from engine.snapshot import Snapshot, TaskView
 
-ENOUGH = 3
-"""Finished stages below which nothing is promised."""
-
 _STAGES = tuple(Stage)
 _OPEN = (TaskState.WAITING, TaskState.QUEUED, TaskState.ELSEWHERE, TaskState.RUNNING, TaskState.TO_LAND)
+USUAL_RETRIES = 0.25
+"""Attempts of a task beyond its first that are expected before a run has shown any."""
+LATE = 0.25
+"""What is left at least of a stage that already takes longer than it usually does, as a share of that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Seconds to go, and by how much that may be wrong (one standard deviation)."""
+    """Seconds to go, and by how much that may be wrong."""
 
     seconds: float
     give_or_take: float
 
 
 def time_to_go(snapshot: Snapshot, now: float) -> Estimate | None:
-    """When everything will have landed, if no attempt fails; None when nobody can know.
+    """When everything will have landed; None when nobody can know.
 
-    It is the greater of the work left over the slots, and of the longest chain of tasks that wait for each other.
-    Others that share the board count with what they work on now.
+    Nobody can before each stage that lies ahead has ended once. It is the greater of the work left over the slots, and
+    of the longest chain of tasks that wait for each other, with as many retries as there have been. Others that share
+    the board count with what they work on now.
     """
     if snapshot.run.finished is not None or snapshot.run.dispatch != "running":
         return None
-    times = {time.stage: time for time in snapshot.stage_times}
-    if sum(time.count for time in times.values()) < ENOUGH:
+    open_ = [view for view in snapshot.tasks if view.state in _OPEN]
+    times = {time.stage: time for time in snapshot.stage_times if time.count}
+    if not open_ or any(stage not in times for stage in _STAGES[min(map(_reached, open_)) :]):
         return None
     means = [times[s].total / times[s].count if s in times else 0.0 for s in _STAGES]
-    spreads = [
-        max(0.0, times[s].squares / times[s].count - m * m) if s in times else 0.0
-        for s, m in zip(_STAGES, means, strict=True)
-    ]
-    left = {view.id: _left(view, means, now) for view in snapshot.tasks if view.state in _OPEN}
-    if not left:
-        return None
+    left = {view.id: _left(view, means, now) for view in open_}
     others = sum(peer.working for peer in snapshot.others if peer.present)
     slots = max(1, min((snapshot.run.max_concurrency or 1) + others, len(left)))
-    work = sum(left.values())
-    seconds = max(work / slots, _longest_chain(snapshot.tasks, left))
-    variance = sum(spreads) * len(left)
-    # Waiting for each other and for trains is not in the means; a tenth is what it costs in practice at least.
-    return Estimate(seconds, max(math.sqrt(variance) / slots, seconds / 10))
+    chain = _longest_chain(snapshot.tasks, left)
+    seconds = max(sum(left.values()) / slots, chain) * (1 + _retries(snapshot))
+    return Estimate(seconds, _give_or_take(seconds, times))
+
+
+def _reached(view: TaskView) -> int:
+    """The index of the stage that the task is in, or will begin with."""
+    return _STAGES.index(view.stage) if view.stage is not None else 0
+
+
+def _retries(snapshot: Snapshot) -> float:
+    """How many attempts a task takes beyond its first, as it was so far; with few to go by, nearer to the usual."""
+    begun = sum(view.started is not None for view in snapshot.tasks)
+    return (snapshot.totals.retries + USUAL_RETRIES) / (begun + 1)
 
 
 def _left(view: TaskView, means: Sequence[float], now: float) -> float:
-    if view.stage is None:
-        return sum(means)
-    at = _STAGES.index(view.stage)
-    spent = max(0.0, now - view.stage_started) if view.stage_started is not None else 0.0
-    return max(0.0, means[at] - spent) + sum(means[at + 1 :])
+    at = _reached(view)
+    spent = (
+        max(0.0, now - view.stage_started)
+        if view.stage_started is not None and view.stage is not None
+        else 0.0
+    )
+    return max(means[at] - spent, means[at] * LATE) + sum(means[at + 1 :])
+
+
+def _give_or_take(seconds: float, times: dict[str, StageTime]) -> float:
+    """By how much that may be wrong: a third, for what waits for another and for trains, and what attempts differ by.
+    Of a stage that was seen once or twice, the mean says as little as that."""
+    spread = 0.0
+    for time in times.values():
+        mean = time.total / time.count
+        spread += max(0.0, time.squares / time.count - mean * mean) + mean * mean / time.count
+    return seconds / 3 + math.sqrt(spread)
 
 
 def _longest_chain(tasks: Sequence[TaskView], left: dict[str, float]) -> float:

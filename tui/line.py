@@ -94,7 +94,7 @@ def shed(parts: Iterable[tuple[int, Line]], cells: int, between: str = "  ") -> 
     """The parts in at most `cells` cells where that can be, one after the other: of those there is no room for, the one
     with the greatest number goes first. The last of them stays, however little room there is.
     """
-    kept = [part for part in parts if part[1]]
+    kept = [part for part in parts if width(part[1])]
     while True:
         line = joined((line for _, line in kept), between)
         if width(line) <= cells or len(kept) <= 1:

@@ -72,7 +72,17 @@ def answers_in_words(totals: Totals) -> str:
 
 def batches_in_words(totals: Totals) -> str:
     """How many requests went out in how many calls: "12 requests in 6 batches"."""
-    return f"{count(totals.batched_requests, 'request')} in {count(totals.batch_calls, 'batch', 'batches')}"
+    return f"{count(_sent(totals), 'request')} in {count(totals.batch_calls, 'batch', 'batches')}"
+
+
+def calls_saved(totals: Totals) -> int:
+    """How many calls more it would have taken to send each request of the batches by itself."""
+    return max(0, _sent(totals) - totals.batch_calls)
+
+
+def _sent(totals: Totals) -> int:
+    # A run whose cycle was begun by an earlier version counted only the answers.
+    return max(totals.sent_in_batches, totals.batched_requests)
 
 
 def savings_by_cause(totals: Totals, price: Callable[[float], str], *, tokens: bool = True) -> list[str]:

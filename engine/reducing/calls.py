@@ -128,7 +128,7 @@ def _batch_submitted(state: Facts, e: ev.BatchSubmitted) -> None:
     state.open_batches[e.token] = e
     if e.batch in state.batches:
         return
-    state.add(batch_calls=1)
+    state.add(batch_calls=1, sent_in_batches=len(e.custom_ids))
     state.batches[e.batch] = BatchView(
         e.batch, e.role, e.model, len(e.custom_ids), "in_progress", e.at, tasks=e.tasks
     )

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine import events as ev
-from engine.model import BoardStatus, Task, TaskState
+from engine.model import BoardStatus, Role, Task, TaskState
 from engine.snapshot import RunView, Snapshot, TaskView, Totals
 from engine.state import RunState
 from tests.samples import finished
@@ -49,6 +49,24 @@ LANDED = {"tasks": (TaskView(MARKED, TaskState.LANDED),), "counts": {TaskState.L
 )
 def test_pushes_in_words(snapshot: Snapshot, words: str) -> None:
     assert pushes_in_words(snapshot) == words
+
+
+def test_requests_are_counted_with_the_batches_they_went_out_in() -> None:
+    state = RunState()
+    for number, custom_ids in enumerate((("a", "b", "c"), ("d", "e", "f", "g"))):
+        state.apply(
+            ev.BatchSubmitted(
+                at=1.0,
+                token=f"k{number}",
+                batch=f"b{number}",
+                role=Role.JUDGE,
+                model="m",
+                custom_ids=custom_ids,
+                tasks=(),
+            )
+        )
+    lines = [plain(line) for line in batch_lines(Frame(state.snapshot(), 2.0, Health(), "LIVE"), 80)]
+    assert any("7 requests in 2 batches, 5 saved" in line for line in lines)
 
 
 def test_savings_are_told_by_cause_and_add_up() -> None:

@@ -9,7 +9,7 @@ from tui.frame import Frame
 from tui.line import BLANK, Line, Span, joined, text, wrapped
 from tui.panels.panel import Panel
 from tui.plain import ago, count, duration
-from tui.sums import batches_in_words, pushes_in_words
+from tui.sums import batches_in_words, calls_saved, pushes_in_words
 
 FULL = 60  # cells from which a line has room for more than what matters most
 SHOWN_TRAINS = 12  # trains that have arrived, the newest
@@ -61,9 +61,8 @@ def batch_lines(frame: Frame, width: int) -> list[Line]:
         if batch.ended_at is None:
             lines += _model_batch_lines(batch, frame, full=full)
     totals = snapshot.totals
-    if totals.batched_requests:
-        saved = max(0, totals.batched_requests - totals.batch_calls)
-        words = f"{batches_in_words(totals)}, {saved:,} saved"
+    if totals.batch_calls or totals.batched_requests:
+        words = f"{batches_in_words(totals)}, {calls_saved(totals):,} saved"
         lines.append((("      ", "text"), (words, "muted")))
     older = [train for train in reversed(snapshot.trains) if train.ended_at is not None][:SHOWN_TRAINS]
     if older:

@@ -113,12 +113,12 @@ def trouble_of(frame: Frame) -> Line:
 
 
 def eta_of(estimate: Estimate | None) -> Line:
-    """When it will be done, and how sure that is."""
+    """The time that is left, and how sure that is; never nothing while something is left."""
     if estimate is None:
         return ()
     spread_s = estimate.give_or_take
     about = f"±{spread_s / 60:.0f}m" if spread_s >= 90 else f"±{max(1, spread_s):.0f}s"
-    return (("ETA ", "muted"), (duration(estimate.seconds), "text"), (f" {about}", "muted"))
+    return ((duration(max(1.0, estimate.seconds)), "text"), (" left", "muted"), (f" {about}", "muted"))
 
 
 def pace_of(frame: Frame) -> Line:

@@ -1,0 +1,71 @@
+"""What the header promises about the rest of a run, against how runs went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from engine import events as ev
+from engine.figures import StageTime
+from engine.model import Stage, Task, TaskState
+from engine.snapshot import RunView, Snapshot, TaskView
+from engine.state import RunState
+from tui.estimates import Estimate, time_to_go
+from tui.line import plain
+from tui.widgets.header import eta_of
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "demo.jsonl"
+ONCE = tuple(StageTime(stage, 1, 2.0, 4.0) for stage in Stage)
+
+
+def _running(stage: Stage | None, since: float, times: tuple[StageTime, ...]) -> Snapshot:
+    view = TaskView(
+        Task("T1", "scope"), TaskState.RUNNING, attempt=1, started=since, stage=stage, stage_started=since
+    )
+    return Snapshot(run=RunView(started=0.0, max_concurrency=4), tasks=(view,), stage_times=times)
+
+
+def test_nothing_is_promised_before_each_stage_that_lies_ahead_has_ended_once() -> None:
+    assert time_to_go(_running(Stage.PLAN, 0.0, ONCE[:-1]), 0.0) is None
+    assert time_to_go(_running(Stage.PLAN, 0.0, ONCE), 0.0) is not None
+    assert time_to_go(_running(Stage.JUDGE, 0.0, ONCE[3:]), 0.0) is not None
+
+
+def test_a_stage_that_takes_longer_than_it_does_still_has_time_to_go() -> None:
+    estimate = time_to_go(_running(Stage.LAND, 0.0, ONCE), 100.0)
+    assert estimate is not None
+    assert 0 < estimate.seconds < 2.0
+
+
+def test_few_samples_make_it_uncertain() -> None:
+    often = tuple(replace(time, count=50, total=100.0, squares=200.0) for time in ONCE)
+    once, known = (time_to_go(_running(Stage.PLAN, 0.0, times), 0.0) for times in (ONCE, often))
+    assert once is not None
+    assert known is not None
+    assert once.seconds == known.seconds
+    assert once.give_or_take > 1.5 * known.give_or_take
+
+
+def test_time_is_left_as_long_as_there_is_work() -> None:
+    assert plain(eta_of(Estimate(0.2, 0.1))) == "00:01 left ±1s"
+    assert plain(eta_of(Estimate(600, 120))) == "10:00 left ±2m"
+
+
+def test_what_was_promised_over_the_demo_held() -> None:
+    """At each second of it: within what it was said to be wrong by, nine times of ten."""
+    events = [ev.decode(line) for line in RECORDED.read_bytes().splitlines()]
+    begin, end = events[0].at, events[-1].at
+    state, coming = RunState(), iter(events)
+    event = next(coming)
+    held = []
+    for second in range(int(end - begin)):
+        while event.at <= begin + second:
+            state.apply(event)
+            event = next(coming)
+        estimate = time_to_go(state.snapshot(), begin + second)
+        if estimate is not None:
+            off = abs(begin + second + estimate.seconds - end)
+            held.append(off <= estimate.give_or_take)
+    assert len(held) > 20
+    assert sum(held) >= 0.9 * len(held)
