@@ -129,6 +129,18 @@ def test_words_are_data(run: Run) -> None:
         assert json.loads(run("search", "--json", "--", words))["hits"] == []
 
 
+def test_a_search_for_what_cannot_be_says_so(run: Run) -> None:
+    add_some(run)
+    age = "since: takes an age (90s, 30m, 24h, 7d, 2w) or a day (2026-01-31)"
+    assert run("search", "since:yesterday").splitlines()[1:] == [age]
+    assert json.loads(run("search", "since:yesterday", "--json"))["hint"] == age
+    names = "no lesson has type:fix-bug; there is fix_bug, feature"
+    assert run("search", "type:fix-bug").splitlines()[1:] == [names]
+    assert run("list", "--type", "fix-bug").splitlines()[1:] == [names]
+    assert run("top", "--type", "fix-bug") == f"{names}\n"
+    assert len(run("search", "type:fix", "nowhere").splitlines()) == 1, "the name is one that there is"
+
+
 def test_a_time_that_is_none(run: Run) -> None:
     assert run("list", "--since", "soon", status=2).startswith(
         "taskyard: 'soon' is no age and no day: write it as"

@@ -104,6 +104,14 @@ async def test_lessons_open_whatever_is_looked_at(mode: Mode, tmp_path: Path) ->
         await until(lambda: isinstance(app.screen, LessonScreen))
 
 
+async def test_a_search_for_what_cannot_be_says_so(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("4", *"type:bogus")
+        await until(lambda: "no lesson has type:bogus; there is" in shown(app, "LessonList"))
+
+
 async def test_what_this_run_learned_opens_too_or_says_why_not(tmp_path: Path) -> None:
     source = moments.with_lessons(moments.running(), tmp_path)
     [known] = (await anext(source.lookups.search_lessons("bankers"))).lessons

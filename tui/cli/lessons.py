@@ -24,6 +24,9 @@ app = typer.Typer(help="What failed before, and what helped.", invoke_without_co
 FEW = 5
 """Lessons that are listed where nothing was asked for."""
 
+LONGEST_HINT = 400
+"""Characters of what is said about a search that found nothing."""
+
 PATIENCE = 2.0
 """Seconds that looking inside words may take: somebody who has typed the whole line can wait for all of it."""
 
@@ -105,7 +108,8 @@ def top(
     query = _query(type_, activity, failure, since)
     with _opened() as store:
         found = store.most_frequent(limit, query) if store is not None else ()
-    return _show(found, as_json)
+        hint = store.search(query, limit=1).hint if store is not None and not found else ""
+    return _show(found, as_json, hint)
 
 
 @app.command()
@@ -259,7 +263,7 @@ def _search(query: LessonQuery, limit: int, as_json: bool) -> int:
     import msgspec
 
     from engine.store.lessons import SearchResult
-    from tui.plain import count
+    from tui.plain import count, one_line
 
     with _opened() as store:
         found = (
@@ -274,10 +278,12 @@ def _search(query: LessonQuery, limit: int, as_json: bool) -> int:
         return 0
     more = "more than " if found.more else ""
     say(f"{more}{count(found.total, 'hit')} of {total:,} in {found.took_s * 1000:.1f} ms")
+    if found.hint:
+        say(one_line(found.hint, LONGEST_HINT))
     return _show(found.lessons, as_json) if found.hits else 0
 
 
-def _show(lessons: Sequence[Lesson], as_json: bool) -> int:
+def _show(lessons: Sequence[Lesson], as_json: bool, hint: str = "") -> int:
     from tui.lesson_rows import LONGEST
     from tui.plain import ago, one_line
 
@@ -285,7 +291,7 @@ def _show(lessons: Sequence[Lesson], as_json: bool) -> int:
         say_json(lessons)
         return 0
     if not lessons:
-        say("there are no such lessons")
+        say(one_line(hint, LONGEST_HINT) if hint else "there are no such lessons")
         return 0
     now = time.time()
     rows = [

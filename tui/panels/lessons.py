@@ -16,7 +16,7 @@ from engine.snapshot import LessonNote
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.lesson_rows import hit_rows, note_row
-from tui.line import Line, joined, text
+from tui.line import Line, joined, text, wrapped
 from tui.panels.panel import Panel
 from tui.plain import count
 from tui.source.lookups import Lookups
@@ -211,6 +211,8 @@ class LessonsPanel(Panel):
             return entries, [text("searching on …", "faint")]
         if found is not None and (found.more or found.total > len(found.hits)):
             return entries, [text(f"{len(found.hits)} of {_total(found)}: {self._how_to_narrow}", "faint")]
+        if not entries and found is not None and found.hint:
+            return [], wrapped(safe_text(found.hint), cells, "warn")
         if not entries:
             nothing = (
                 "no lesson matches: esc clears the search"

@@ -14,6 +14,14 @@ from datetime import UTC, datetime
 import msgspec
 
 _FILTER = re.compile(r"(type|activity|failure|pattern|file|since|until):(\S*)\Z")
+FILTERS = {
+    "type": "task_type",
+    "activity": "activity_type",
+    "failure": "failure_type",
+    "pattern": "pattern",
+}
+"""The filters by a name, as typed, each with the field that it looks at."""
+
 _AGE = re.compile(r"(\d{1,6})(s|m|h|d|w)\Z")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -75,13 +83,10 @@ def parse_query(typed: str, *, clock: Callable[[], float] = time.time) -> Lesson
             words.append(word)
     return LessonQuery(
         " ".join(words),
-        names.get("type", ""),
-        names.get("activity", ""),
-        names.get("failure", ""),
-        names.get("pattern", ""),
-        names.get("file", ""),
-        times.get("since"),
-        times.get("until"),
+        **{field: names.get(name, "") for name, field in FILTERS.items()},
+        file=names.get("file", ""),
+        since=times.get("since"),
+        until=times.get("until"),
     )
 
 

@@ -19,6 +19,7 @@ import msgspec
 from engine.store.lessons import related
 from engine.store.lessons.filters import ANY, Chosen, chosen_names, conditions, index_for
 from engine.store.lessons.fresh import FreshLessons, with_fresh
+from engine.store.lessons.hints import hint
 from engine.store.lessons.index import Source, read_source
 from engine.store.lessons.matching import by_words, inside_words
 from engine.store.lessons.query import LessonQuery
@@ -48,6 +49,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     """Hits, best first. `total` matches were counted; `more` says there may be others. `took_s`: seconds.
 
     `cut`: the budget ended the search before there were as many hits as wanted; with more of it there may be.
+    `hint` says what no lesson can satisfy, such as a name that none has, where nothing was found for it.
     """
 
     hits: tuple[Hit, ...]
@@ -55,6 +57,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     took_s: float
     more: bool = False
     cut: bool = False
+    hint: str = ""
 
     @property
     def lessons(self) -> tuple[Lesson, ...]:
@@ -164,7 +167,10 @@ class LessonReader:
         """
         fresh = self._fresh.texts if query.only_words else {}
         with self.reading.snapshot(), self.reading.stopping(stopped):
-            return self._search(query, limit, budget, fresh)
+            found = self._search(query, limit, budget, fresh)
+            if found.total or found.cut:
+                return found
+            return msgspec.structs.replace(found, hint=hint(self.reading, query))
 
     def _search(
         self, query: LessonQuery, limit: int, budget: float, fresh: Mapping[str, SearchText]
