@@ -9,6 +9,7 @@ for event in events:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from engine import events as ev
 from engine.errors import HaltedError
@@ -239,7 +240,7 @@ class ProgressLines:
         return line
 
     def _cost_line(self, end: ev.RunFinished) -> str:
-        causes = savings_by_cause(self._state.totals, money)
+        causes = savings_by_cause(self._state.totals, partial(money, among=self._state.totals.usd_saved))
         return f"{money(end.usd)}, {money(end.usd_saved)} saved" + (f": {', '.join(causes)}" * bool(causes))
 
     def _clock(self, at: float) -> str:

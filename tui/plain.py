@@ -30,12 +30,19 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def money(usd: float) -> str:
-    """Dollars, to a cent from ten cents on, finer below; never a minus before nothing."""
+def money(usd: float, *, among: float = 0.0) -> str:
+    """Dollars, to a cent from ten cents on, finer below; never a minus before nothing.
+
+    `among`: the sum that it is a part of, and is told no finer than.
+    """
     amount = abs(usd)
     if amount < 0.00005:
         return "$0.00"
-    return ("−" if usd < 0 else "") + (f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}")
+    if max(amount, abs(among)) < 0.1:
+        return ("−" if usd < 0 else "") + f"${amount:.4f}"
+    if amount < 0.005:
+        return "<$0.01" if usd > 0 else "$0.00"
+    return ("−" if usd < 0 else "") + f"${amount:,.2f}"
 
 
 def duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tui.headless import ProgressLines
 from tui.line import plain
 from tui.panels.batches import BatchesPanel, batch_lines
 from tui.panels.caches import cache_lines, spend_lines
+from tui.plain import money
 from tui.source.protocol import Health
 from tui.sums import pushes_in_words, savings_by_cause
 from tui.widgets.banner import banner_line
@@ -67,6 +69,15 @@ def test_requests_are_counted_with_the_batches_they_went_out_in() -> None:
         )
     lines = [plain(line) for line in batch_lines(Frame(state.snapshot(), 2.0, Health(), "LIVE"), 80)]
     assert any("7 requests in 2 batches, 5 saved" in line for line in lines)
+
+
+def test_parts_of_a_sum_are_told_as_finely_as_it() -> None:
+    totals = Totals(
+        usd_saved=0.2577, usd_saved_results=0.0003, usd_saved_prompts=0.24, usd_saved_batches=0.0174
+    )
+    price = partial(money, among=totals.usd_saved)
+    assert savings_by_cause(totals, price) == ["results <$0.01", "prompts $0.24", "batches $0.02"]
+    assert money(0.0174, among=0.05) == "$0.0174"
 
 
 def test_savings_are_told_by_cause_and_add_up() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -250,7 +251,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     counts += [left] if (left := rows_not_run(snapshot)) else []
     say(f"{count(snapshot.total, 'task')}: {', '.join(counts)}")
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None and not snapshot.others else ""
-    causes = ", ".join(savings_by_cause(totals, money))
+    causes = ", ".join(savings_by_cause(totals, partial(money, among=totals.usd_saved)))
     say(f"{money(totals.usd)}{budget} spent, {money(totals.usd_saved)} saved" + f" ({causes})" * bool(causes))
     say(f"{answers_in_words(totals)}; {pushes_in_words(snapshot)}")
     _say_crew(snapshot, at_work)
