@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from textual import events
 from textual.app import App
@@ -25,9 +26,9 @@ from tui.notify import Notifier
 from tui.programs import Programs
 from tui.pulse import Pulse
 from tui.replays import Replays
-from tui.screens.base import FrameScreen
+from tui.screens.base import FrameScreen, Guarded
 from tui.screens.board import BoardScreen
-from tui.screens.dialogs import NoticesScreen
+from tui.screens.dialogs import NoticesScreen, Question
 from tui.screens.help import HelpScreen
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
@@ -38,6 +39,8 @@ from tui.widgets.typed_field import TypedField
 
 if TYPE_CHECKING:
     from engine.settings import NotifySettings
+
+_Answer = TypeVar("_Answer")
 
 FRAMES = 15.0
 """Looks at the source a second; each costs a comparison when nothing changed."""
@@ -177,6 +180,8 @@ class DashboardApp(App[int]):
         if self._differs(old, new):
             self.frame = new
             self.show_frame()
+        if isinstance(self.screen, Question) and self.screen.settled():
+            self.screen.dismiss()
 
     def _heed(self, snapshot: Snapshot) -> None:
         """Tell what is news of the run that the dashboard was started for, whatever covers it."""
@@ -209,7 +214,7 @@ class DashboardApp(App[int]):
     def show_frame(self) -> None:
         """Show the newest frame on every screen that can be seen."""
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, FrameScreen | BoardScreen):
+            if isinstance(screen, Guarded):
                 screen.show(self.frame)
             if not screen.is_modal:
                 break
@@ -325,6 +330,12 @@ class DashboardApp(App[int]):
         if finished is not None:
             return finished.exit_status
         return INTERRUPTED if self.behind.mode == "LIVE" else 0
+
+    def ask(self, question: Question[_Answer], answered: Callable[[_Answer | None], None]) -> None:
+        """Ask a question, in the place of one that is asked already: that counts as answered by no."""
+        if isinstance(self.screen, Question):
+            self.pop_screen()
+        self.push_screen(question, answered)
 
     def action_leave(self) -> None:
         """Quit; in the middle of a live run after a question, to which a second press says yes."""

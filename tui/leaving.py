@@ -30,9 +30,9 @@ class Leaving:
             return
         pending = sum(batch.ended_at is None for batch in frame.snapshot.batches)
         if pending:
-            batches = PendingBatchesScreen(pending)
+            batches = PendingBatchesScreen(pending, settled=self._over)
             self._question = batches
-            app.push_screen(batches, self._told)
+            app.ask(batches, self._told)
             return
         question = ConfirmScreen(
             "Quit in the middle of the run?",
@@ -41,9 +41,13 @@ class Leaving:
             else "This project is temporary, and goes with all that was done in it.",
             "Quit",
             "Stay",
+            settled=self._over,
         )
         self._question = question
-        app.push_screen(question, self._answered)
+        app.ask(question, self._answered)
+
+    def _over(self) -> bool:
+        return not self._app.look(self._app.behind).moving
 
     def _answered(self, yes: bool | None) -> None:
         if yes:

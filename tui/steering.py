@@ -79,12 +79,17 @@ class Steering:
                 if done is not None:
                     done()
 
-        self._app.push_screen(
+        def settled() -> bool:
+            snapshot = self._app.frame.snapshot
+            return all((view := snapshot.task(name)) is None or view.state.ended for name in running)
+
+        self._app.ask(
             ConfirmScreen(
                 f"Cancel {_names(running)}?",
                 "The attempt stops now. What waits for it does not start. r tries it again.",
                 "Cancel it",
                 "Keep it",
+                settled=settled,
             ),
             answered,
         )
@@ -136,12 +141,13 @@ class Steering:
                 control.drain()
                 self._app.tell("draining: the run ends when what runs has ended")
 
-        self._app.push_screen(
+        self._app.ask(
             ConfirmScreen(
                 "Drain the run?",
                 "No more tasks start; the run ends when those that run have landed. p takes it back.",
                 "Drain",
                 "Go on",
+                settled=lambda: self._app.frame.snapshot.run.finished is not None,
             ),
             answered,
         )

@@ -324,6 +324,49 @@ async def test_quitting_with_batches_under_way_asks_what_becomes_of_them(
     assert calls(source) == ([("cancel_batches", None)] if cancelled else [])
 
 
+async def test_one_question_is_asked_at_a_time() -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("X")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("q")
+        await pilot.pause()
+        assert [type(screen) for screen in app.screen_stack] == [MainScreen, ConfirmScreen]
+        await pilot.press("n")
+        await until(lambda: isinstance(app.screen, MainScreen))
+        assert calls(source) == []
+
+
+@pytest.mark.parametrize("key", ["q", "X", "x"])
+async def test_what_the_run_has_answered_is_not_asked_any_more(key: str) -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        tasks = await ready(app)
+        assert tasks.current is not None
+        await pilot.press(key)
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        source.play(
+            ev.TaskEnded(at=source.now(), task=tasks.current.id, state=TaskState.FAILED, reason="it broke"),
+            sample_run.finished(source.now()),
+        )
+        await until(lambda: isinstance(app.screen, MainScreen))
+        assert app.is_running
+
+
+async def test_notices_take_in_what_is_told_while_they_are_read() -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("n")
+        await until(lambda: isinstance(app.screen, NoticesScreen))
+        source.play(ev.Noticed(at=source.now(), level="warning", text="the disk is nearly full"))
+        await until(lambda: "the disk is nearly full" in shown(app, "LineView"))
+
+
 async def test_two_presses_of_ctrl_c_quit_from_another_question_too() -> None:
     source = moments.running()
     app = DashboardApp(source)

@@ -57,6 +57,9 @@ class Guarded:
             event.prevent_default()
         self.guard()
 
+    def show(self, frame: Frame) -> None:
+        """Show this frame, where what the screen shows follows the run."""
+
     def guard(self) -> None:
         """Cover the screen, or not."""
         screen = cast("Screen[object]", self)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from tui.format import safe_text
+from tui.frame import Frame
 from tui.line import BLANK, Line, text, wrapped
 from tui.plain import duration
 from tui.screens.base import Guarded
@@ -22,7 +24,18 @@ if TYPE_CHECKING:
     from tui.app import DashboardApp
 
 
-class ConfirmScreen(Guarded, ModalScreen[bool]):
+_Answer = TypeVar("_Answer")
+
+
+class Question(Guarded, ModalScreen[_Answer]):
+    """Asks something, for as long as `settled` says no: what has been answered by the run is not asked any more."""
+
+    def __init__(self, settled: Callable[[], bool]) -> None:
+        super().__init__()
+        self.settled = settled
+
+
+class ConfirmScreen(Question[bool]):
     """Asks before what cannot be undone. The answer that changes nothing has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -32,8 +45,8 @@ class ConfirmScreen(Guarded, ModalScreen[bool]):
         Binding("left,right,tab", "app.focus_next", "Other button", show=False),
     ]
 
-    def __init__(self, question: str, detail: str, yes: str, no: str) -> None:
-        super().__init__()
+    def __init__(self, question: str, detail: str, yes: str, no: str, *, settled: Callable[[], bool]) -> None:
+        super().__init__(settled)
         self._words = (question, detail, yes, no)
 
     def compose(self) -> ComposeResult:
@@ -59,7 +72,7 @@ class ConfirmScreen(Guarded, ModalScreen[bool]):
         self.dismiss(answer)
 
 
-class PendingBatchesScreen(Guarded, ModalScreen[str]):
+class PendingBatchesScreen(Question[str]):
     """Asks, before a quit, what becomes of the batches at the model service: `leave`, `cancel`, or empty to stay."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,8 +83,8 @@ class PendingBatchesScreen(Guarded, ModalScreen[str]):
         Binding("left,right,tab", "app.focus_next", "Other button", show=False),
     ]
 
-    def __init__(self, pending: int) -> None:
-        super().__init__()
+    def __init__(self, pending: int, *, settled: Callable[[], bool]) -> None:
+        super().__init__(settled)
         self._pending = pending
 
     def compose(self) -> ComposeResult:
@@ -145,10 +158,20 @@ class NoticesScreen(LinesScreen):
     ]
     TITLE_TEXT = "Notices"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown = 0
+
+    def show(self, frame: Frame) -> None:
+        """Take in what was told while they are read."""
+        if frame.snapshot.notice_count != self._shown:
+            self.draw()
+
     def lines(self, width: int) -> list[Line]:
         """The notices, the newest first."""
         app = cast("DashboardApp", self.app)
         snapshot = app.frame.snapshot
+        self._shown = snapshot.notice_count
         begin = snapshot.run.started or 0.0
         lines: list[Line] = []
         for notice in reversed(snapshot.notices):
@@ -167,7 +190,7 @@ class NoticesScreen(LinesScreen):
     def action_dismiss_all(self) -> None:
         """Take note of all of them."""
         app = cast("DashboardApp", self.app)
-        app.dismissed = app.frame.snapshot.notice_count
+        app.dismissed = self._shown
         self.dismiss()
 
 
