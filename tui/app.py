@@ -180,8 +180,9 @@ class DashboardApp(App[int]):
         if self._differs(old, new):
             self.frame = new
             self.show_frame()
-        if isinstance(self.screen, Question) and self.screen.settled():
-            self.screen.dismiss()
+        for screen in self.screen_stack[-1:]:  # there is none once the app is about to end
+            if isinstance(screen, Question) and screen.settled():
+                screen.dismiss()
 
     def _heed(self, snapshot: Snapshot) -> None:
         """Tell what is news of the run that the dashboard was started for, whatever covers it."""
