@@ -63,13 +63,17 @@ async def test_the_run_on_the_screen_is_as_far_in_the_list_as_in_the_header(tmp_
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
         await pilot.press("5", "plus")
-        await listed(app, 1)
+        runs = await listed(app, 1)
+        read_at = runs._read_at
         snapshot = app.frame.snapshot
         far = f"{snapshot.count(TaskState.LANDED)}/{snapshot.total}"
         assert far in shown(app, "#header")
         assert far in shown(app, "RunList")
         source.play(sample_run.finished(source.now(), landed=24, failed=0, status="landed"))
         await until(lambda: "24/24" in shown(app, "RunList"))
+        # Long before it is time to read again, and before the journal tells: the screen knows that it has ended.
+        assert "✓ landed" in shown(app, "RunList")
+        assert runs._read_at > read_at
 
 
 async def test_a_second_click_opens_a_run_however_late_it_comes(tmp_path: Path) -> None:

@@ -47,20 +47,22 @@ class Listing:
 class Progress:
     """How many of a run's tasks have landed.
 
-    `idle` counts the seconds between its processes; `seconds`, once it has finished, those that they worked.
+    `idle` counts the seconds between its processes; `seconds`, once it has finished, those that they worked. `end` says
+    how it finished.
     """
 
     landed: int
     total: int
     idle: float = 0.0
     seconds: float | None = None
+    end: RunEnd | None = None
 
 
 def progress_of(snapshot: Snapshot) -> Progress:
     """How far the run is that stands as the snapshot tells."""
     idle = snapshot.run.idle
     if (end := snapshot.run.finished) is not None:
-        return Progress(end.landed, end.total, idle, end.duration_s)
+        return Progress(end.landed, end.total, idle, end.duration_s, end.status)
     return Progress(snapshot.count(TaskState.LANDED), snapshot.total, idle)
 
 

@@ -60,7 +60,9 @@ class RunList(PickList):
 
         `own` is how far that run is, where the screen knows it better than the last reading.
         """
-        again = shown != self._shown or time.monotonic() - self._read_at >= READ_EVERY
+        # At its end, and when it is taken up again, the list says something else at once.
+        turned = own is not None and self._own is not None and own.end != self._own.end
+        again = turned or shown != self._shown or time.monotonic() - self._read_at >= READ_EVERY
         self._shown, self._own = shown, own
         if again:
             self._read_now()
@@ -181,8 +183,11 @@ def run_line(
 
     With `process` it says whose run it is, else under which id it is kept.
     """
-    glyph, word, tone = _LOOKS[run.state]
-    took = (now if run.state == "running" else run.until) - run.started
+    state = run.state
+    if state == "running" and progress is not None and progress.end is not None:
+        state = progress.end  # the screen knows it before the journal tells
+    glyph, word, tone = _LOOKS[state]
+    took = (now if state == "running" else run.until) - run.started
     if progress is not None:
         took = progress.seconds if progress.seconds is not None else took - progress.idle
     far = f"{progress.landed:,}/{progress.total:,}" if progress is not None else ""
