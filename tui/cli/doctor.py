@@ -165,7 +165,7 @@ async def _roles(settings: Settings, environ: Mapping[str, str]) -> AsyncIterato
         if role.kind == "command":
             yield _agent(name, role.command[0], settings.root, environ)
         elif role.kind == "none":
-            yield Finding("warning", name, "nobody plays it", f"set [roles.{name}] kind if somebody should")
+            yield Finding("ok", name, "none, as set")
     models = {name: role.model for name, role in roles.items() if role.kind == "anthropic"}
     if models:
         async for finding in _service(settings, environ, models):
