@@ -62,7 +62,9 @@ class MainScreen(FrameScreen):
         Binding("x", "cancel", "cancel", tooltip="Cancel the marked tasks (or this one), after a question"),
         Binding("p", "pause", "pause", tooltip="Start no more tasks, or start them again"),
         Binding("p", "play", "play/pause", tooltip="Play or pause; from the end, play again"),
-        Binding("X", "drain", "Drain: start no more tasks, end with those that run", show=False),
+        Binding(
+            "X", "drain", "Drain, after a question: start no more tasks, end with those that run", show=False
+        ),
         Binding("m", "lane", "Move to the other lane: economy (half price, in batches) or fast", show=False),
         Binding("L", "land_now", "Let the train leave now", show=False),
         Binding("greater_than_sign", "more(1)", "One more task at once", show=False),
