@@ -59,6 +59,7 @@ def show(
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
         asyncio.run(source.stop())
+    _flush_terminal()
     error = source.error
     if error is not None:
         name = "" if isinstance(error, TaskyardError) else f"{type(error).__name__}: "
@@ -67,6 +68,19 @@ def show(
         status = 1
         print(f"taskyard: {_tell_crash(crash, logs, kept)}", file=sys.stderr)  # noqa: T201
     return status
+
+
+def _flush_terminal() -> None:
+    """Send nowhere what a terminal that has gone did not take: else the interpreter's last flush fails, and sets the
+    exit status.
+    """
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _tell_crash(crash: BaseException, logs: Path | None, kept: bool) -> str:
