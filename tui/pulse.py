@@ -24,6 +24,11 @@ class Pulse:
         self._due = 0.0
         self._next: asyncio.TimerHandle | None = None
 
+    @property
+    def running(self) -> bool:
+        """Whether it has been started, and not been stopped since."""
+        return self._next is not None
+
     def start(self) -> None:
         """Begin."""
         self._due = asyncio.get_running_loop().time()

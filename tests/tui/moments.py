@@ -20,10 +20,8 @@ from engine.model import (
     Verification,
 )
 from engine.rows import BoardChange, EditKind, RowEdit
-from engine.store.lessons import LessonStore
 from tests.tui import sample_run
 from tests.tui.stage import Control
-from tui.cli.dashboard import LessonSearch
 from tui.source import Health, Lookups, RecordedSource
 
 BEGIN = sample_run.BEGIN
@@ -222,6 +220,10 @@ def logging(folder: Path, task: str = "T2.10") -> RecordedSource:
 
 def lessons(folder: Path) -> Lookups:
     """A real store of a few lessons to look in."""
+    # As late as the program loads them: other moments are to start as fast as it does.
+    from engine.store.lessons import LessonStore
+    from tui.cli.dashboard import LessonSearch
+
     clock = lambda: BEGIN - 2 * 86_400  # noqa: E731
     store = LessonStore(folder / "lessons.jsonl", folder / "lessons.db", clock=clock)
     for _ in range(4):

@@ -50,7 +50,8 @@ async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
 
 
 async def ready(app: DashboardApp) -> TaskList:
-    """Wait until the tasks are on the screen; gives their list."""
+    """Wait until the source has been started and the tasks are on the screen; gives their list."""
+    await until(lambda: app._pulse.running)
     await until(lambda: bool(app.screen.query(TaskList)) and bool(app.screen.query_one(TaskList).shown))
     return app.screen.query_one(TaskList)
 

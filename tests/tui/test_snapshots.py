@@ -76,7 +76,7 @@ class _Still(LessonSearch):
 def test_lessons(
     keys: str, size: str, snap_compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moments, "LessonSearch", _Still)
+    monkeypatch.setattr("tui.cli.dashboard.LessonSearch", _Still)
 
     async def search(pilot: Any) -> None:
         app = pilot.app

@@ -121,6 +121,8 @@ class MainScreen(FrameScreen):
         self.query_one("#tape").display = self.dashboard.source.playback is not None
         self._arrange()
         self.query_one(TaskList).focus()
+        # Each part draws it as soon as it has its size: nothing is drawn empty first.
+        self.show(self.dashboard.frame)
 
     # Layout
 
