@@ -141,9 +141,7 @@ class _Attempt:
         self.change: Change | None = None
 
     async def plan(self) -> Plan:
-        plan = await self._run(
-            Stage.PLAN, lambda: self._do.plan(self._attempt), lambda p: f"{len(p.steps)} steps"
-        )
+        plan = await self._run(Stage.PLAN, lambda: self._do.plan(self._attempt), _steps)
         self._do.emit(
             ev.PlanMade(
                 at=self._do.now(), task=self._attempt.task.id, attempt=self._attempt.number, plan=plan
@@ -257,6 +255,12 @@ class _Attempt:
                 feedback=failure.feedback,
             )
         )
+
+
+def _steps(plan: Plan) -> str:
+    """How many steps were planned; nothing where nobody did."""
+    count = len(plan.steps)
+    return f"{count} step{'s' if count != 1 else ''}" if count else ""
 
 
 def _size(change: Change) -> str:
