@@ -138,7 +138,9 @@ def _notices(
     notices = []
     unmarked = [task.id for task in tasks if task.id in committed.unknown and task.id not in committed.landed]
     if unmarked:
-        notices.append(_UNCOMMITTED.format(len(unmarked), board_path))
+        one = len(unmarked) == 1
+        rows = f"1 row of {board_path} is" if one else f"{len(unmarked)} rows of {board_path} are"
+        notices.append(_UNCOMMITTED.format(rows, "it runs" if one else "they run"))
     able = {task.id for task in tasks}
     if rewritten := [name for name in committed.rewritten if name in able]:
         notices.append(_REWRITTEN.format(", ".join(rewritten), board_path, target))
@@ -157,9 +159,7 @@ def _notices(
     return tuple(notices)
 
 
-_UNCOMMITTED = (
-    "{} of the rows of {} are not committed: they run, but the board cannot be marked; commit it first"
-)
+_UNCOMMITTED = "{} not committed: {}, but the board cannot be marked; commit it first"
 _REWRITTEN = (
     "the edits of {} in {} are not committed: they are worked on, but the board of {} marks the old words; "
     "commit them first"

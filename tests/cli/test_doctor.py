@@ -85,8 +85,7 @@ def test_landed_rows_are_no_work_and_a_board_that_is_not_committed_is_told(repo:
     more = made.path / "tasks" / "board.md"
     more.write_text(more.read_text() + "| T4 | one more | [ ] | | `true` | |\n")
     assert found(taskyard("doctor", at=made.path), "board")[1:] == [
-        "! 1 of the rows of tasks/board.md are not committed: they run, but the board cannot be marked; "
-        "commit it first"
+        "! 1 row of tasks/board.md is not committed: it runs, but the board cannot be marked; commit it first"
     ]
 
 

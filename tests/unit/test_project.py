@@ -149,7 +149,7 @@ async def test_a_row_that_was_never_committed_runs_once_and_that_is_said(repo: M
     project = await open_project(load(sample), os.environ)
     assert [task.id for task in project.rows.tasks] == ["A", "B"]
     assert project.rows.notices == (
-        "1 of the rows of tasks/board.md are not committed: they run, but the board cannot be marked; commit it first",
+        "1 row of tasks/board.md is not committed: it runs, but the board cannot be marked; commit it first",
     )
     commit = sample.git("rev-parse", "HEAD")
     sample.git("push", "--quiet", "origin", f"{commit}:refs/heads/taskyard/board")
