@@ -84,6 +84,9 @@ def test_an_interrupted_demo_that_is_not_kept_does_not_promise_to_go_on(tmp_path
     rest, _ = running.communicate(timeout=20)
     assert running.returncode == 130
     assert re.search(r"^interrupted: \d+ of 14 landed", rest, re.MULTILINE), rest
+    assert rest.endswith(
+        "the sample project is gone; to look around in one afterwards: taskyard demo --keep DIR\n"
+    )
 
 
 def test_an_ended_demo_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -64,6 +64,9 @@ def demo(
             )
         if keep is not None and not as_json:
             _tell_what_is_left(place, project.remote, folder)
+    if keep is None and not as_json:
+        say()
+        say("the sample project is gone; to look around in one afterwards: taskyard demo --keep DIR")
     return status
 
 
