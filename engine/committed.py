@@ -25,14 +25,12 @@ _TRAILERS = f"--format={trailers_of('Taskyard-Task', 'Taskyard-Row')}"
 class Committed(msgspec.Struct, frozen=True):
     """What the commits say of the board's tasks. `unknown` are those whose rows are only in the checkout.
 
-    `unmarked` have landed, but the target's board does not hold their rows. Of those that have landed and ask for
-    something else now, `reopened` are to be done again, while the rows of `edited` are not committed yet. Those of
-    `rewritten` are open, and committed in other words only.
+    Of those that have landed and ask for something else now, `reopened` are to be done again, while the rows of
+    `edited` are not committed yet. Those of `rewritten` are open, and committed in other words only.
     """
 
     landed: frozenset[str]
     unknown: frozenset[str]
-    unmarked: frozenset[str]
     reopened: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
     rewritten: tuple[str, ...] = ()
@@ -81,7 +79,7 @@ async def committed_of(repository: Repository, found: Preflight, board_path: str
         and task.id not in unknown
         and asks(task) not in (begun.get(task.id), asks(rows[task.id]) if task.id in rows else None)
     )
-    return Committed(frozenset(landed), unknown, absent & landed, reopened, edited, rewritten)
+    return Committed(frozenset(landed), unknown, reopened, edited, rewritten)
 
 
 async def _words_done(repository: Repository, tip: str, task_id: str) -> str:

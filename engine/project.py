@@ -34,15 +34,14 @@ class Rows(msgspec.Struct, frozen=True):
     """What the rows of a board are to a run.
 
     `tasks` are the rows that can run and those that have landed; `refused` says why the others cannot. `reopened` are
-    the ids of rows that had landed and ask for something else now, `unmarked` of tasks that have landed while their
-    rows were not committed, and `uncommitted` of rows that only the checkout has.
+    the ids of rows that had landed and ask for something else now, and `uncommitted` of rows that only the checkout
+    has.
     """
 
     tasks: tuple[Task, ...]
     refused: tuple[Diagnostic, ...]
     notices: tuple[str, ...] = ()
     reopened: tuple[str, ...] = ()
-    unmarked: tuple[str, ...] = ()
     uncommitted: frozenset[str] = frozenset()
 
 
@@ -115,7 +114,6 @@ async def _rows(
         refused,
         notices,
         committed.reopened,
-        tuple(sorted(committed.unmarked)),
         committed.unknown - committed.landed,
     )
 

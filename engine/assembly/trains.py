@@ -87,24 +87,19 @@ def lander_of(
         max_batch=settings.max_batch,
         max_age=settings.max_age,
         trains_before=max((view.number for view in bus.state.snapshot().trains), default=0),
-        states=lambda: _landed(bus) | _open(bus, rows.reopened) | _failed(bus),
+        states=lambda: _open(bus, rows.reopened) | _ended(bus),
         urgency=urgency,
     )
 
 
-def _landed(bus: Bus) -> dict[str, BoardStatus]:
-    """Rows that may reach the target's board open, with the next train: committed after they had landed, or merged by
-    somebody who kept their own ones.
+_ENDED = {TaskState.LANDED: BoardStatus.LANDED, TaskState.FAILED: BoardStatus.FAILED}
+
+
+def _ended(bus: Bus) -> dict[str, BoardStatus]:
+    """Rows of tasks that have failed or landed. Those of the landed may reach the target's board open, with the next
+    train: committed after they had landed, or merged by somebody who kept their own ones.
     """
-    return {
-        view.id: BoardStatus.LANDED for view in bus.state.snapshot().tasks if view.state is TaskState.LANDED
-    }
-
-
-def _failed(bus: Bus) -> dict[str, BoardStatus]:
-    return {
-        view.id: BoardStatus.FAILED for view in bus.state.snapshot().tasks if view.state is TaskState.FAILED
-    }
+    return {view.id: _ENDED[view.state] for view in bus.state.snapshot().tasks if view.state in _ENDED}
 
 
 def _open(bus: Bus, reopened: Sequence[str]) -> dict[str, BoardStatus]:
