@@ -10,7 +10,7 @@ from engine.git.names import in_space, slug
 from engine.git.registry import checked_out_at, drop_half_made
 from engine.git.repository import Repository
 
-FETCHES = 3  # tries, where worktrees that are half made are in the way
+FETCHES = 3  # tries, where another process is in the way
 _SLOW = "see whether the remote answers, and raise [git] timeout if it is only slow"
 
 
@@ -18,7 +18,8 @@ class Upstream:
     """Fetch the target's tip and move it by one push. `remote` None: the local branch is the target.
 
     `target` is a branch name without `refs/heads/`; `timeout` bounds one fetch or push, in seconds. The fetched tip is
-    kept in the ref `copy`, which processes that fetch at the same time must not share: each has its own `space`.
+    kept in the ref `copy`. Those who work on the same branch at once have one each, by their `space`: else one would
+    take what the other has fetched for its own.
     """
 
     def __init__(
@@ -49,10 +50,11 @@ class Upstream:
                     )  # fmt: skip
                 except GitError as error:
                     raise PushRejectedError(error.message, _SLOW, kind="unreachable") from error
-                if "bad object worktrees/" not in fetched.stderr:
-                    break
-                # Git reads the HEADs of all worktrees, also of one that is being made, or whose making was killed.
-                await drop_half_made(self._repository)
+                if "bad object worktrees/" in fetched.stderr:
+                    # Git reads the HEADs of all worktrees, also of one that is being made, or whose making was killed.
+                    await drop_half_made(self._repository)
+                elif "cannot lock ref" not in fetched.stderr:
+                    break  # Else another that is being started has moved the copy, and needs not do so again.
         if "couldn't find remote ref" in fetched.stderr:
             return None
         if fetched.status != 0:

@@ -13,10 +13,11 @@ import apsw
 
 from engine.errors import LockStoreAwayError
 from engine.locks.records import WAITER_SILENCE, Holder, Party, Record, Sight
+from engine.wal import enter_wal
 
 T = TypeVar("T")
 
-BUSY_TIMEOUT_MS = 5000
+BUSY_TIMEOUT = 5.0  # seconds
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (
     name TEXT PRIMARY KEY, owner TEXT, host TEXT, pid INTEGER, token INTEGER, since REAL, expires REAL);
@@ -182,10 +183,15 @@ class FileLocks:
     def _open(self) -> apsw.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         db = apsw.Connection(str(self._path))
-        db.set_busy_timeout(BUSY_TIMEOUT_MS)
-        # A power cut may take the last transactions, tokens and guarded values alike, and no holder outlives it.
-        db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
-        db.execute(SCHEMA)
+        try:
+            db.set_busy_timeout(int(BUSY_TIMEOUT * 1000))
+            enter_wal(db, busy_timeout=BUSY_TIMEOUT)
+            # A power cut may take the last transactions, tokens and guarded values alike, and no holder outlives it.
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(SCHEMA)
+        except BaseException:
+            db.close()
+            raise
         return db
 
 

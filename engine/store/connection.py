@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -12,6 +11,7 @@ from typing import Literal, TypeAlias
 import apsw
 
 from engine.errors import StoreError
+from engine.wal import enter_wal
 
 Connection: TypeAlias = apsw.Connection
 
@@ -89,7 +89,10 @@ def open_writer(
         connection = apsw.Connection(str(path))
         connection.set_busy_timeout(int(busy_timeout * 1000))
         connection.execute("PRAGMA auto_vacuum=incremental")
-        _enter_wal(connection, path, busy_timeout)
+        if not enter_wal(connection, busy_timeout=busy_timeout):
+            raise DatabaseError(
+                f"{path} cannot use a write-ahead log", "keep the state folder on a local disk"
+            )
         connection.execute(f"PRAGMA synchronous={synchronous}; PRAGMA journal_size_limit=8388608")
         connection.execute("PRAGMA temp_store=memory")
         _migrate(connection, path, schema)
@@ -108,24 +111,6 @@ def open_writer(
             raise explained(path, error) from error
         raise
     return connection
-
-
-def _enter_wal(connection: Connection, path: Path, busy_timeout: float) -> None:
-    deadline = time.monotonic() + busy_timeout
-    while True:
-        try:
-            mode = connection.execute("PRAGMA journal_mode=wal").get
-        except apsw.BusyError:
-            # SQLite does not call the busy handler when two processes turn a new file to WAL at once.
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-            continue
-        if mode != "wal":
-            raise DatabaseError(
-                f"{path} cannot use a write-ahead log", "keep the state folder on a local disk"
-            )
-        return
 
 
 def _migrate(connection: Connection, path: Path, schema: Schema) -> None:

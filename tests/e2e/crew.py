@@ -51,7 +51,7 @@ class Member:
 
     @property
     def finished(self) -> RunFinished:
-        last = self.events[-1]
+        last = next(reversed(self.events), None)
         assert isinstance(last, RunFinished), self.err.read_text()
         return last
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -49,6 +50,17 @@ async def test_nothing_is_written(repo: Make) -> None:
     assert before == (
         sample.git("for-each-ref"), sample.git("status", "--porcelain"), sample.git("config", "--list")
     )  # fmt: skip
+
+
+async def test_many_may_look_at_once_after_the_remote_has_moved(repo: Make) -> None:
+    """They fetch into the same ref, and git lets one of them move it."""
+    sample = repo({BOARD: board(2)})
+    for n in range(5):
+        sample.commit(f"Step {n}")
+        sample.git("push", "--quiet", "origin", f"HEAD:refs/heads/{TARGET}")
+        tip = sample.git("rev-parse", "HEAD")
+        found = await asyncio.gather(*[look(sample.path) for _ in range(4)])
+        assert {each.tip for each in found} == {tip}
 
 
 async def test_an_unborn_branch_needs_a_first_commit(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from engine.errors import LockBusyError, LockLostError, LockStoreAwayError
@@ -336,6 +337,20 @@ async def test_a_file_that_cannot_be_made_is_said_clearly(tmp_path: Path) -> Non
     with pytest.raises(LockStoreAwayError, match=r"locks\.db cannot be used"):
         await store.holders()
     await store.close()
+
+
+async def test_a_new_file_that_another_process_is_setting_up_is_waited_for(tmp_path: Path) -> None:
+    """SQLite says at once that such a file is busy, whatever it was told to wait: two were started together."""
+    other = apsw.Connection(str(tmp_path / "locks.db"))
+    other.execute("BEGIN IMMEDIATE; CREATE TABLE begun (n)").fetchall()
+    store = FileLocks(tmp_path / "locks.db")
+    waiting = asyncio.create_task(store.holders())
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    other.execute("COMMIT")
+    assert await waiting == ()
+    await store.close()
+    other.close()
 
 
 @pytest.mark.parametrize("ask", ["look", "holders", "records", "read"])
