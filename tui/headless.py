@@ -19,7 +19,14 @@ from engine.state import RunState
 from tui.edits import summary, taken
 from tui.peers import crew_changes, place_of
 from tui.plain import count, duration, money, one_line, tokens_by_class
-from tui.sums import answers_in_words, pushes_in_words, rows_listed, rows_not_run, savings_by_cause
+from tui.sums import (
+    answers_in_words,
+    end_in_words,
+    pushes_in_words,
+    rows_listed,
+    rows_not_run,
+    savings_by_cause,
+)
 
 _MIN_WIDTH = 5  # the longest of run, board, batch, train and push
 _MAX_WIDTH = 14  # cells of the first column: a longer id runs on
@@ -198,12 +205,7 @@ class ProgressLines:
         yield ""
         halted = end.status == "interrupted" and end.exit_status == HaltedError.exit_status
         goes_on = "the same command goes on from here" if self._kept else ""
-        word = {
-            "landed": "all landed",
-            "failed": "ended",
-            "budget": "stopped at the budget",
-            "interrupted": "stopped" if halted else "interrupted",
-        }[end.status]
+        word = end_in_words(end)
         if end.status == "interrupted" and goes_on:
             word += f": mend that, and {goes_on}" if halted else f"; {goes_on}"
         parts = [f"{end.landed} of {end.total} landed"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from engine.model import TaskState
 from engine.process import child_environment
 from tui.plain import count, one_line
+from tui.sums import end_in_words
 
 if TYPE_CHECKING:
     from engine.events import RunFinished
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 
 COMMAND_SECONDS = 4.0
 """How long a person's command may take before it is ended; a quit waits for it, so that it outlives nobody."""
-
-_HEADS = {
-    "landed": "all landed",
-    "failed": "run ended",
-    "budget": "budget reached",
-    "interrupted": "interrupted",
-}
 
 
 class Notifier:
@@ -99,7 +93,7 @@ def ending(finished: RunFinished) -> str:
     """How a run ended, in a few words."""
     parts = [f"{finished.landed} of {finished.total} landed"]
     parts += [f"{n} {word}" for n, word in ((finished.failed, "failed"), (finished.blocked, "blocked")) if n]
-    return f"{_HEADS[finished.status]}: {', '.join(parts)}"
+    return f"{end_in_words(finished)}: {', '.join(parts)}"
 
 
 def _news(before: Snapshot | None, now: Snapshot) -> str:

@@ -44,22 +44,31 @@ def rows_listed(refused: Sequence[str]) -> list[str]:
     return [*refused[:_MOST_ROWS], *rest]
 
 
+END_CELLS = 14
+"""Cells of the longest words for how a run ended."""
+
+_ENDS = {
+    "landed": "all landed",
+    "failed": "not all landed",
+    "budget": "budget reached",
+    "interrupted": "interrupted",
+}
+
+
 def end_in_words(ended: RunFinished) -> str:
-    """How a run ended: "all landed", "finished, some failed"."""
-    match ended.status:
-        case "landed":
-            return "all landed"
-        case "failed":
-            if ended.failed:
-                return "finished, some failed"
-            # Nothing failed: tasks were cancelled or wait for one that was, or rows of the board could not run.
-            return (
-                "finished, some not landed" if ended.landed < ended.total else "finished, not all could run"
-            )
-        case "budget":
-            return "budget reached"
-        case "interrupted":
-            return "stopped" if ended.exit_status == HaltedError.exit_status else "interrupted"
+    """How a run ended, in the same words wherever that is told: "all landed", "some failed", "budget reached"."""
+    if ended.status == "failed" and ended.failed:
+        return "some failed"
+    if ended.status == "failed" and ended.landed >= ended.total:
+        return "some not run"  # rows of the board that are in no count
+    if ended.status == "interrupted" and ended.exit_status == HaltedError.exit_status:
+        return "stopped"
+    return _ENDS[ended.status]
+
+
+def status_in_words(status: str) -> str:
+    """How a run ended of which no more is known than its status."""
+    return _ENDS[status]
 
 
 def answers_in_words(totals: Totals) -> str:

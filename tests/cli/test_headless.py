@@ -48,7 +48,7 @@ def test_each_fact_worth_a_line_gets_one() -> None:
         "00:19  T3     started",
         "00:20  T3     failed: no change was made (attempt 2 of 2)",
         "",
-        "ended: 2 of 3 landed, 1 failed, in 01:12",
+        "some failed: 2 of 3 landed, 1 failed, in 01:12",
         "  git      1 push for 2 tasks, 1 saved",
         "  models   2 single calls, 0 answers used again",
         "  tokens   input 2.4k, cache read 62.0k, output 680",
@@ -152,7 +152,7 @@ def test_what_landed_before_the_run_saved_it_nothing() -> None:
     assert isinstance(end, ev.RunFinished)
     end = msgspec.structs.replace(end, total=33, landed=32)
     lines = told([msgspec.structs.replace(begun, tasks=(*begun.tasks, *before)), *rest[:-1], end])
-    assert "ended: 32 of 33 landed, 1 failed, in 01:12" in lines
+    assert "some failed: 32 of 33 landed, 1 failed, in 01:12" in lines
     assert "  git      1 push for 2 tasks, 1 saved" in lines
 
 
@@ -165,7 +165,7 @@ def test_only_rows_that_still_cannot_run_are_listed_at_the_end() -> None:
     ]
     lines = told([*before, *told_of, end])
     assert f"  not run  {wrong}" in lines
-    assert "ended: 2 of 3 landed, 1 failed, 1 row not run, in 01:12" in lines
+    assert "some failed: 2 of 3 landed, 1 failed, 1 row not run, in 01:12" in lines
     mended = ev.RowsRefused(at=START + 2, rows=())
     assert [line for line in told([*before, *told_of, mended, end]) if "not run" in line] == []
 

@@ -34,7 +34,7 @@ def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
     said = taskyard("status", at=root)
     assert said.status == 0
     assert said.out.splitlines() == [
-        "run r1 of tasks/board.md, 01:12: finished, some failed",
+        "run r1 of tasks/board.md, 01:12: some failed",
         "3 tasks: 2 landed, 1 failed",
         "$1.00 of $10.00 spent, $0.50 saved (prompts $0.50)",
         "2 single calls, 0 answers used again; 1 push for 2 tasks, 1 saved",

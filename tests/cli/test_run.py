@@ -178,7 +178,7 @@ def test_rows_that_cannot_run_are_named_by_line_and_the_rest_runs(repo: Repo) ->
         "line 10: the row has 2 cells",
     ):
         assert words in said.out, said.out
-    summary = said.out[said.out.index("ended: 2 of 2 landed, 5 rows not run, in") :]
+    summary = said.out[said.out.index("some not run: 2 of 2 landed, 5 rows not run, in") :]
     for line in (6, 8, 9, 10, 11):
         assert summary.count(f"  not run  tasks/board.md, line {line}: ") == 1, said.out
 
@@ -373,7 +373,7 @@ def test_a_budget_that_is_too_small_is_status_3(repo: Repo) -> None:
         assert sum(simulator.stats().calls.values()) == 0
     assert said.status == 3, said
     assert "budget reached: $0.00 of $0.0001 spent" in said.out
-    assert "stopped at the budget: 0 of 3 landed" in said.out
+    assert "budget reached: 0 of 3 landed" in said.out
 
 
 def test_names_with_spaces_and_other_letters(repo: Repo) -> None:

@@ -59,7 +59,7 @@ def test_what_came_of_a_run_stays_when_the_dashboard_is_left(repo: Repo) -> None
 
 
 @pytest.mark.parametrize(
-    ("command", "shown", "status"), [("watch", "finished, some failed", 1), ("replay", "REPLAY", 0)]
+    ("command", "shown", "status"), [("watch", "some failed", 1), ("replay", "REPLAY", 0)]
 )
 def test_looking_at_a_run_of_the_past(repo: Repo, command: str, shown: str, status: int) -> None:
     root = repo().path

@@ -17,12 +17,16 @@ from tests.tui import moments, sample_run
 from tui.estimates import time_to_go
 from tui.format import dollars, fit, safe_lines, safe_text
 from tui.frame import Frame
+from tui.headless import ProgressLines
 from tui.line import bar, cut_line, hard_wrapped, plain, sparkline, spread, text, width, wrapped
+from tui.notify import ending
 from tui.plain import money
 from tui.source import RecordedSource
 from tui.source.protocol import Health
+from tui.source.runs import ListedRun, Progress
 from tui.widgets.banner import banner_line
 from tui.widgets.header import header_line, health_of
+from tui.widgets.run_list import run_line
 
 _NASTY = st.text(
     alphabet=st.one_of(
@@ -134,37 +138,48 @@ def test_a_sum_below_nothing_has_its_minus_and_nothing_has_none() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"failed": 1, "landed": 23}, "finished, some failed"),
-        ({"failed": 0, "landed": 23}, "finished, some not landed"),
-        ({"failed": 0, "landed": 24}, "finished, not all could run"),
+        ({"failed": 1, "landed": 23}, "some failed"),
+        ({"failed": 0, "landed": 23}, "not all landed"),
+        ({"failed": 0, "landed": 24}, "some not run"),
+        ({"status": "landed"}, "all landed"),
+        ({"status": "budget", "exit_status": 3}, "budget reached"),
         ({"status": "interrupted", "exit_status": 130}, "interrupted"),
         ({"status": "interrupted", "exit_status": 2}, "stopped"),
     ],
 )
-def test_the_header_says_how_a_run_ended(changes: dict[str, Any], words: str) -> None:
-    snapshot = Snapshot(run=RunView(started=1.0, finished=sample_run.finished(2.0, **changes)))
-    assert plain(health_of(Frame(snapshot, 3.0, Health(), "LIVE"))) == f"■ {words}"
+def test_how_a_run_ended_is_told_in_the_same_words_everywhere(changes: dict[str, Any], words: str) -> None:
+    ended = sample_run.finished(2.0, **changes)
+    frame = Frame(Snapshot(run=RunView(started=1.0, finished=ended)), 3.0, Health(), "LIVE")
+    assert plain(health_of(frame)) == f"■ {words}"
+    assert plain(banner_line(frame, 200)).startswith(f"■ run finished: {words} · ")
+    assert ending(ended).startswith(f"{words}: ")
+    assert list(ProgressLines(kept=False).of(ended))[1].startswith(f"{words}: ")
+    run = ListedRun("r1", "board.md", "h", 1, 0.0, 2.0, ended.status)
+    listed = plain(run_line(run, Progress(1, 2, finished=ended), 3.0, 80, here=False, process=False))
+    assert listed[3:].startswith(f"{words} ")
 
 
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        (124, "{counts} · 2 pushes · {sums} · {again} · q quits"),
-        (118, "{counts} · {sums} · {again} · q quits"),
-        (85, "{counts} · {again} · q quits"),
-        (78, "{counts} · {again}"),
-        (38, "{again}"),
+        (130, "run finished: some failed · {counts} · 2 pushes · {sums} · {again} · q quits"),
+        (119, "run finished: some failed · {counts} · {sums} · {again} · q quits"),
+        (92, "run finished: some failed · {counts} · {again} · q quits"),
+        (82, "run finished: some failed · {counts} · {again}"),
+        (78, "some failed · {counts} · {again} · q quits"),
+        (68, "some failed · {counts} · {again}"),
+        (38, "some failed · {again}"),
     ],
 )
 def test_of_how_a_run_ended_what_matters_least_goes_first(cells: int, words: str) -> None:
     ended = samples.finished(at=2.0, status="failed", landed=5, failed=1, blocked=1, pushes=2)
     frame = Frame(Snapshot(run=RunView(started=1.0, finished=ended)), 3.0, Health(), "LIVE")
     expected = words.format(
-        counts="5 landed, 1 failed, 1 never started",
+        counts="5 landed, 1 failed, 1 blocked",
         sums="$0.00 spent, $0.00 saved",
         again="r tries a task again",
     )
-    assert plain(banner_line(frame, cells)) == f"■ run finished · {expected}"
+    assert plain(banner_line(frame, cells)) == f"■ {expected}"
 
 
 @given(st.integers(min_value=38, max_value=200), st.sampled_from(sorted(moments.MOMENTS)))

@@ -39,7 +39,7 @@ def test_each_thing_is_told_once_and_what_was_there_before_is_no_news() -> None:
     notifier.look(state.snapshot())
     notifier.look(state.snapshot())
     assert len(told) == 2
-    assert "run ended: " in told[1]
+    assert "some failed: " in told[1]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_the_dashboard_runs_the_command_without_secrets_and_says_when_it_c
             source.play(sample_run.finished(source.now()))
             if works:
                 await until(lambda: file.exists() and file.read_text() != "")
-                assert file.read_text().startswith("run ended: ")
+                assert file.read_text().startswith("some failed: ")
                 assert file.read_text().endswith("-")
             else:
                 await until(lambda: any("/nowhere" in n.message for n in app._notifications))  # noqa: B023

@@ -48,10 +48,11 @@ async def test_the_history_lists_the_runs_and_how_each_stands(tmp_path: Path) ->
         rows = [line.split() for line in shown(app, "RunList").splitlines()]
         assert [row[:5] for row in rows] == [
             ["✗", "died", "10", "min", "ago"],
-            ["✓", "landed", "1", "h", "ago"],
-            ["✗", "failed", "2", "h", "ago"],
+            ["✓", "all", "landed", "1", "h"],
+            ["✗", "not", "all", "landed", "2"],
         ]
-        assert [row[5:7] for row in rows] == [["00:00", "5/24"], ["04:50", "18/24"], ["05:30", "23/24"]]
+        far = [row[row.index("ago") + 1 :][:2] for row in rows]
+        assert far == [["00:00", "5/24"], ["04:50", "18/24"], ["05:30", "23/24"]]
         assert "r-middle  pid 4242 on elsewhere" in shown(app, "RunList")
 
 
@@ -72,7 +73,7 @@ async def test_the_run_on_the_screen_is_as_far_in_the_list_as_in_the_header(tmp_
         source.play(sample_run.finished(source.now(), landed=24, failed=0, status="landed"))
         await until(lambda: "24/24" in shown(app, "RunList"))
         # Long before it is time to read again, and before the journal tells: the screen knows that it has ended.
-        assert "✓ landed" in shown(app, "RunList")
+        assert "✓ all landed" in shown(app, "RunList")
         assert runs._read_at > read_at
 
 
@@ -112,7 +113,7 @@ async def test_a_run_is_counted_anew_once_it_has_ended_and_as_its_end_tells(tmp_
         runs.on_focus()
         await until(lambda: "24/24" in shown(app, "RunList"))
         row = shown(app, "RunList").split()
-    assert row[:2] == ["✓", "landed"]
+    assert row[:3] == ["✓", "all", "landed"]
     assert "01:01" in row
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from engine.errors import StoreError
-from engine.events import Event
+from engine.events import Event, RunFinished
 from engine.model import TaskState
 from engine.snapshot import Snapshot
 from engine.state import RunState
@@ -47,22 +47,20 @@ class Listing:
 class Progress:
     """How many of a run's tasks have landed.
 
-    `idle` counts the seconds between its processes; `seconds`, once it has finished, those that they worked. `end` says
-    how it finished.
+    `idle` counts the seconds between its processes; `finished` says how it ended, and how long they worked.
     """
 
     landed: int
     total: int
     idle: float = 0.0
-    seconds: float | None = None
-    end: RunEnd | None = None
+    finished: RunFinished | None = None
 
 
 def progress_of(snapshot: Snapshot) -> Progress:
     """How far the run is that stands as the snapshot tells."""
     idle = snapshot.run.idle
     if (end := snapshot.run.finished) is not None:
-        return Progress(end.landed, end.total, idle, end.duration_s, end.status)
+        return Progress(end.landed, end.total, idle, end)
     return Progress(snapshot.count(TaskState.LANDED), snapshot.total, idle)
 
 

@@ -9,6 +9,7 @@ from tui.format import dollars, safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, joined, shed, text, width
 from tui.plain import count
+from tui.sums import end_in_words
 
 
 def banner_line(frame: Frame, cells: int) -> Line:
@@ -41,11 +42,11 @@ def _edited(offer: BoardOffer, board: str, cells: int) -> Line:
     return joined([text(f"± board edited: {rows}", "accent strong"), how], " · ")
 
 
-_HEADS = {
-    "landed": ("■ run finished: all landed", "good strong"),
-    "failed": ("■ run finished", "warn strong"),
-    "budget": ("■ run ended: budget reached", "bad strong"),
-    "interrupted": ("■ run interrupted", "warn strong"),
+_TONES = {
+    "landed": "good strong",
+    "failed": "warn strong",
+    "budget": "bad strong",
+    "interrupted": "warn strong",
 }
 
 
@@ -54,11 +55,14 @@ def _finished(ended: RunFinished, frame: Frame, cells: int) -> Line:
     counts = [f"{ended.landed} landed"]
     counts += [f"{n} {word}" for n, word in ((ended.failed, "failed"), (ended.cancelled, "cancelled")) if n]
     if ended.blocked:
-        counts.append(f"{ended.blocked} never started")
+        counts.append(f"{ended.blocked} blocked")
     again = frame.mode == "LIVE" and bool(ended.failed or ended.cancelled)
+    how, told = end_in_words(ended), ", ".join(counts)
+    # Where there is little room, that it is over has to be seen from the mark.
+    over = "run finished: " if cells >= len(f"■ run finished: {how} · {told} · r tries a task again") else ""
     parts = [
-        (0, text(*_HEADS[ended.status])),
-        (2, text(", ".join(counts), "text")),
+        (0, text(f"■ {over}{how}", _TONES[ended.status])),
+        (2, text(told, "text")),
         (5, text(count(ended.pushes, "push", "pushes"), "muted")),
         (4, text(f"{dollars(ended.usd)} spent, {dollars(ended.usd_saved)} saved", "muted")),
         (1, text("r tries a task again", "accent") if again else BLANK),

@@ -27,7 +27,7 @@ def health_of(frame: Frame) -> Line:
     """How the run is, in words; what needs a person first."""
     run, health = frame.snapshot.run, frame.health
     if not health.alive:
-        return (("✗ stopped", "bad"),)
+        return (("✗ died" if frame.mode == "WATCH" else "✗ stopped", "bad"),)
     if run.finished is not None:
         ended = run.finished
         tone = "good" if ended.status == "landed" else "warn"

@@ -17,18 +17,19 @@ from tui.line import BLANK, Line, cut_line, text
 from tui.plain import ago, duration
 from tui.source.lookups import Lookups
 from tui.source.runs import ListedRun, Listing, Progress
+from tui.sums import END_CELLS, end_in_words, status_in_words
 from tui.widgets.pick_list import PickList
 
 READ_EVERY = 5.0
 """Seconds after which the list is read again while something moves on the screen."""
 
 _LOOKS = {
-    "running": ("▶", "running", "accent"),
-    "died": ("✗", "died", "bad"),
-    "landed": ("✓", "landed", "good"),
-    "failed": ("✗", "failed", "bad"),
-    "budget": ("!", "budget", "warn"),
-    "interrupted": ("‖", "stopped", "warn"),
+    "running": ("▶", "accent"),
+    "died": ("✗", "bad"),
+    "landed": ("✓", "good"),
+    "failed": ("✗", "bad"),
+    "budget": ("!", "warn"),
+    "interrupted": ("‖", "warn"),
 }
 
 
@@ -61,7 +62,7 @@ class RunList(PickList):
         `own` is how far that run is, where the screen knows it better than the last reading.
         """
         # At its end, and when it is taken up again, the list says something else at once.
-        turned = own is not None and self._own is not None and own.end != self._own.end
+        turned = own is not None and self._own is not None and own.finished != self._own.finished
         again = turned or shown != self._shown or time.monotonic() - self._read_at >= READ_EVERY
         self._shown, self._own = shown, own
         if again:
@@ -184,20 +185,27 @@ def run_line(
     With `process` it says whose run it is, else under which id it is kept.
     """
     state = run.state
-    if state == "running" and progress is not None and progress.end is not None:
-        state = progress.end  # the screen knows it before the journal tells
-    glyph, word, tone = _LOOKS[state]
+    finished = progress.finished if progress is not None else None
+    if state == "running" and finished is not None:
+        state = finished.status  # the screen knows it before the journal tells
+    glyph, tone = _LOOKS[state]
+    if state in ("running", "died"):
+        word: str = state
+    else:
+        word = end_in_words(finished) if finished is not None else status_in_words(state)
     took = (now if state == "running" else run.until) - run.started
     if progress is not None:
-        took = progress.seconds if progress.seconds is not None else took - progress.idle
+        took = finished.duration_s if finished is not None else took - progress.idle
     far = f"{progress.landed:,}/{progress.total:,}" if progress is not None else ""
+    since = ago(max(0.0, now - run.started))
+    age = fit(f"{since} ago", 11, right=True) if width >= 42 else fit(since, 7, right=True)
     owner = f"pid {run.pid} on {safe_text(run.host, 40)}"
     spans: Line = (
         ("›" if here else " ", "accent strong"),
-        (f"{glyph} {word:<8}", tone),
-        (fit(f"{ago(max(0.0, now - run.started))} ago", 11, right=True), "text"),
-        (fit(duration(max(0.0, took)), 9 if width >= 42 else 0, right=True), "muted"),
-        (fit(far, 9, right=True), "text"),
+        (f"{glyph} {word:<{END_CELLS}}", tone),
+        (age, "text"),
+        (fit(duration(max(0.0, took)), 9 if width >= 46 else 0, right=True), "muted"),
+        (fit(far, 9 if width >= 42 else 7, right=True), "text"),
     )
     if width >= 60:
         spans = (*spans, (f"  {fit(safe_text(PurePath(run.board).name), 14)}", "text"))
