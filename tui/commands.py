@@ -11,6 +11,7 @@ from textual.content import Content
 
 from tui.format import safe_text
 from tui.rows import look_of
+from tui.waiting import blocked
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
@@ -64,7 +65,7 @@ class DashboardCommands(Provider):
         for view in self._dashboard.frame.snapshot.tasks:
             label = safe_text(f"{view.id}  {view.task.scope}", 100)
             if all(word in label.lower() for word in words):
-                look = look_of(view)
+                look = look_of(view, blocked(self._dashboard.frame.snapshot))
                 yield Hit(
                     0.9 if view.id.lower().startswith(query.lower()) else 0.5,
                     Content(label),

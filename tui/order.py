@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from engine.model import TaskState
 from engine.snapshot import TaskView
+from tui.waiting import BLOCKED
 
 
 class Order(StrEnum):
@@ -99,8 +100,8 @@ def is_problem(view: TaskView) -> bool:
     return view.state in (TaskState.FAILED, TaskState.CANCELLED) or view.sent_back or bool(view.ended_badly)
 
 
-def matches(view: TaskView, words: Sequence[str]) -> bool:
-    """Whether every word (in lower case) stands in the task's id, scope, state, type, lane, branch or last line."""
+def matches(view: TaskView, words: Sequence[str], stuck: Container[str] = ()) -> bool:
+    """Whether every word (in lower case) stands in the task's id, scope, state, type, lane or last line."""
     if not words:
         return True
     stage = view.stage.value if view.stage is not None else ""
@@ -109,7 +110,8 @@ def matches(view: TaskView, words: Sequence[str]) -> bool:
         (
             task.id,
             task.scope,
-            view.state.value.replace("_", " "),
+            BLOCKED if view.id in stuck else view.state.value.replace("_", " "),
+            "sent back" if view.sent_back else "",
             stage,
             task.type,
             task.lane,
@@ -138,10 +140,14 @@ class Listing:
         filter_text: str = "",
         problems_only: bool = False,
         folded: Container[Group] = (),
+        stuck: frozenset[str] = frozenset(),
     ) -> tuple[Row, ...]:
-        """The tasks to show. Equal ones keep the order of the board; groups have heads, and folded ones only these."""
+        """The tasks to show. Equal ones keep the order of the board; groups have heads, and folded ones only these.
+
+        `stuck` holds the tasks that are blocked.
+        """
         words = tuple(filter_text.lower().split())
-        self._sort(views, order, now, words, problems_only)
+        self._sort(views, order, now, words, problems_only, stuck)
         if order is not Order.GROUPS:
             return tuple(map(views.__getitem__, self._order))
         rows: list[Row] = []
@@ -156,9 +162,16 @@ class Listing:
         return tuple(rows)
 
     def _sort(
-        self, views: Sequence[TaskView], order: Order, now: float, words: Sequence[str], problems_only: bool
+        self,
+        views: Sequence[TaskView],
+        order: Order,
+        now: float,
+        words: Sequence[str],
+        problems_only: bool,
+        stuck: frozenset[str],
     ) -> None:
-        how = (order, words, problems_only, len(views))
+        # Who is blocked changes with other tasks than itself.
+        how = (order, words, problems_only, len(views), stuck if words else None)
         moved = how != self._how or order is Order.ELAPSED
         if moved:
             self._how, self._keys = how, [_HIDDEN] * len(views)
@@ -168,7 +181,7 @@ class Listing:
         self._views = views
         for index in changed:
             view = views[index]
-            seen = matches(view, words) and (not problems_only or is_problem(view))
+            seen = matches(view, words, stuck) and (not problems_only or is_problem(view))
             key = _key(view, order, now) if seen else _HIDDEN
             moved = moved or key != self._keys[index]
             self._keys[index] = key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -14,6 +14,7 @@ from tui.format import dollars, fit, safe_text
 from tui.line import Line, Span, cut_line
 from tui.order import Group, GroupHead
 from tui.plain import duration
+from tui.waiting import BLOCKED, awaited
 
 MAX_ID = 16  # cells of an id; a longer one is cut
 BAR_FROM = 64  # cells from which a row has a bar of its stages
@@ -44,10 +45,13 @@ _LOOKS = {
 }
 SENT_BACK = Look("!", "sent back", "warn")
 IN_A_BATCH = Look("◔", "in a batch", "batch")
+IN_VAIN = Look("┤", BLOCKED, "warn")
 
 
-def look_of(view: TaskView) -> Look:
-    """How the task's state is shown."""
+def look_of(view: TaskView, stuck: Container[str] = ()) -> Look:
+    """How the task's state is shown; `stuck` holds the tasks that are blocked."""
+    if view.state is TaskState.WAITING and view.id in stuck:
+        return IN_VAIN
     if view.sent_back and view.state is TaskState.QUEUED:
         return SENT_BACK
     if view.state is TaskState.RUNNING:
@@ -74,25 +78,20 @@ def stage_bar(view: TaskView) -> tuple[Span, ...]:
     return (("▱▱▱▱", "faint"),) if view.attempt else (("    ", "text"),)
 
 
-def why(view: TaskView, others: Mapping[str, TaskView], batches: Mapping[str, BatchView]) -> Span:
+def why(
+    view: TaskView,
+    others: Mapping[str, TaskView],
+    batches: Mapping[str, BatchView],
+    stuck: Container[str] = (),
+) -> Span:
     """The last column: what the task does, or why it does nothing."""
     if view.state is TaskState.RUNNING and view.batched:
         batch = batches.get(view.id)
         if batch is None:
             return f"{view.stage or 'request'}, gathering", "muted"
         return f"{view.stage or 'request'}, {batch.requests:,} in …{safe_text(batch.id)[-6:]}", "muted"
-    if view.state is TaskState.WAITING and view.task.after:
-        waits = [
-            name
-            for name in view.task.after
-            if (o := others.get(name)) is None or o.state is not TaskState.LANDED
-        ]
-        ended = [name for name in waits if (o := others.get(name)) is not None and o.state.ended]
-        if ended:
-            other = others[ended[0]]
-            return f"blocked: {safe_text(other.id)} {_LOOKS[other.state].word}", "warn"
-        if waits:
-            return "after " + ", ".join(safe_text(name) for name in waits[:8]), "faint"
+    if view.state is TaskState.WAITING and (words := awaited(view, others.get, stuck)):
+        return words, "warn" if view.id in stuck else "faint"
     if view.state is TaskState.FAILED:
         return safe_text(view.problem or view.last), "bad"
     if view.sent_back and view.state is TaskState.QUEUED:
@@ -182,12 +181,13 @@ def task_row(
     here: bool = False,
     marked: bool = False,
     tell_problem: bool = False,
+    stuck: Container[str] = (),
 ) -> Line:
     """The row of a task. `here`: the cursor is on it; `marked`: it is chosen for the next command.
 
-    `tell_problem`: say why it is tried again rather than what it does.
+    `tell_problem`: say why it is tried again rather than what it does; `stuck` holds the tasks that are blocked.
     """
-    look = look_of(view)
+    look = look_of(view, stuck)
     calm = "muted" if view.state.ended and view.state is not TaskState.FAILED else "text"
     spans: list[Span] = [("▌" if here else " ", "accent"), ("◆" if marked else " ", "accent")]
     spans.append((fit(safe_text(view.task.id), columns.id) + " ", f"{calm} strong" if here else calm))
@@ -207,15 +207,20 @@ def task_row(
         )
     if columns.cost:
         spans.append((fit(dollars(view.usd) if view.usd else "", columns.cost, right=True) + " ", calm))
-    content, tone = last_of(view, others, batches, tell_problem=tell_problem)
+    content, tone = last_of(view, others, batches, stuck, tell_problem=tell_problem)
     spans.append((fit(content, columns.last), tone))
     return tuple(spans)
 
 
 def last_of(
-    view: TaskView, others: Mapping[str, TaskView], batches: Mapping[str, BatchView], *, tell_problem: bool
+    view: TaskView,
+    others: Mapping[str, TaskView],
+    batches: Mapping[str, BatchView],
+    stuck: Container[str] = (),
+    *,
+    tell_problem: bool,
 ) -> Span:
-    """What the last column says, whole; `tell_problem` as for a row."""
+    """What the last column says, whole; `tell_problem` and `stuck` as for a row."""
     if tell_problem and view.ended_badly and view.state not in (TaskState.FAILED, TaskState.CANCELLED):
         return ended_badly(view), "muted" if view.state is TaskState.LANDED else "warn"
-    return why(view, others, batches)
+    return why(view, others, batches, stuck)

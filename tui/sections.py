@@ -20,9 +20,9 @@ MOST_WHY = 3
 _TELLING = re.compile(r"^E  |\b(?:\w*(?:Error|Exception)|errors?|FAIL|FAILED|assert\w*|panicked|fatal)\b")
 
 
-def head_lines(view: TaskView, now: float, width: int) -> list[Line]:
-    """What the task is, how it stands, and what it cost."""
-    look = look_of(view)
+def head_lines(view: TaskView, now: float, width: int, stuck: Container[str] = ()) -> list[Line]:
+    """What the task is, how it stands, and what it cost; `stuck` holds the tasks that are blocked."""
+    look = look_of(view, stuck)
     task = view.task
     spans = [(f" {safe_text(task.id, 40)} ", "text strong"), (f"{look.glyph} {look.word}", look.tone)]
     if view.attempt:
@@ -46,9 +46,11 @@ def head_lines(view: TaskView, now: float, width: int) -> list[Line]:
     return lines
 
 
-def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
-    """Each try with its stages, how long each took, how it ended, and why where that was badly."""
-    task = view.task
+def timeline_lines(view: TaskView, now: float, width: int, waits: str = "") -> list[Line]:
+    """Each try with its stages, how long each took, how it ended, and why where that was badly.
+
+    `waits` says what a task that has not started waits for.
+    """
     lines: list[Line] = []
     begin = view.started or now
     longest = max((_seconds(span, now) for span in view.spans), default=0.0) or 1.0
@@ -79,13 +81,8 @@ def timeline_lines(view: TaskView, now: float, width: int) -> list[Line]:
     elif view.state is TaskState.ELSEWHERE:
         lines += [BLANK, ((("◇ worked on ", "info"), (safe_text(view.last), "muted")))]
     if not lines:
-        waits = ", ".join(safe_text(name) for name in task.after)
-        lines = [
-            text(
-                f"not started: it waits for {waits}" if waits else "not started: it waits for a free slot",
-                "muted",
-            )
-        ]
+        why = f": {waits}" if waits else ": it waits for a free slot" * (view.state is TaskState.QUEUED)
+        lines = [text(f"not started{why}", "muted")]
     if view.revised is not None:
         lines += [BLANK, text("± the row was changed since: a retry takes the new words", "warn")]
         lines += wrapped(safe_text(view.revised.scope, 2000), width, "text", "  ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -230,6 +230,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
         rows_not_run,
         savings_by_cause,
     )
+    from tui.waiting import BLOCKED, blocked
 
     run, totals = snapshot.run, snapshot.totals
     state: str
@@ -246,7 +247,10 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
         return
     numbers = {each: snapshot.count(each) for each in TaskState}
     numbers[TaskState.CANCELLED] -= snapshot.removed
+    stuck = blocked(snapshot)
+    numbers[TaskState.WAITING] -= len(stuck)
     counts = [f"{number} {_word(each, at_work)}" for each, number in numbers.items() if number]
+    counts += [f"{len(stuck)} {BLOCKED}"] if stuck else []
     counts += [f"{snapshot.removed} removed"] if snapshot.removed else []
     counts += [left] if (left := rows_not_run(snapshot)) else []
     say(f"{count(snapshot.total, 'task')}: {', '.join(counts)}")
@@ -259,7 +263,8 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
         say(f"{run.locks_away}: no task is claimed and nothing lands until it is back")
     say_all(f"not run: {one_line(text)}" for text in rows_listed(snapshot.refused))
     say()
-    rows = [_status_row(view, until, at_work) for view in snapshot.tasks]
+    known = {view.id: view for view in snapshot.tasks}
+    rows = [_status_row(view, until, at_work, known, stuck) for view in snapshot.tasks]
     say_table(("ID", "State", "Try", "Elapsed", "Cost", "Last"), rows, right=frozenset({2, 3, 4}))
 
 
@@ -287,19 +292,22 @@ def _word(state: TaskState, at_work: bool) -> str:
     return "interrupted" if state is TaskState.RUNNING and not at_work else state.value.replace("_", " ")
 
 
-def _status_row(view: TaskView, now: float, at_work: bool) -> tuple[str, ...]:
+def _status_row(
+    view: TaskView, now: float, at_work: bool, known: Mapping[str, TaskView], stuck: Container[str]
+) -> tuple[str, ...]:
     from engine.model import TaskState
     from tui.plain import duration, money
+    from tui.waiting import BLOCKED, awaited
 
     if at_work and view.state is TaskState.RUNNING and view.stage is not None:
         state = view.stage.value
     elif view.sent_back and not view.state.ended:
         state = "sent back"
     else:
-        state = _word(view.state, at_work)
+        state = BLOCKED if view.id in stuck else _word(view.state, at_work)
     last = view.problem or view.last
-    if view.state is TaskState.WAITING and view.task.after:
-        last = f"after {', '.join(view.task.after)}"
+    if view.state is TaskState.WAITING:
+        last = awaited(view, known.get, stuck) or last
     begun = view.started is not None
     return (
         view.id,

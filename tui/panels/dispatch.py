@@ -13,6 +13,7 @@ from tui.frame import Frame
 from tui.line import Line, cut_line, hard_wrapped, text
 from tui.panels.panel import Panel
 from tui.peers import crew_lines
+from tui.waiting import BLOCKED, blocked
 from tui.widgets.line_view import LineView
 from tui.widgets.search_field import SearchField
 from tui.widgets.task_list import TaskList
@@ -150,5 +151,11 @@ def counts_of(snapshot: Snapshot) -> list[str]:
     )
     counts = {state: snapshot.count(state) for state, _ in names}
     counts[TaskState.CANCELLED] -= snapshot.removed
+    stuck = len(blocked(snapshot))
+    counts[TaskState.WAITING] -= stuck
     parts = [f"{counts[state]:,} {word}" for state, word in names if counts[state]]
+    if stuck:
+        # Behind what failed or was cancelled: that is why.
+        gone = sum(bool(counts[state]) for state, _ in names[:5])
+        parts.insert(gone, f"{stuck:,} {BLOCKED}")
     return [*parts, f"{snapshot.removed:,} removed"] if snapshot.removed else parts

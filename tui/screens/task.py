@@ -17,6 +17,7 @@ from tui.line import Line, cut_line, spread, text, width
 from tui.plain import count
 from tui.screens.base import FrameScreen
 from tui.sections import head_lines
+from tui.waiting import blocked
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.line_view import LineView
 from tui.widgets.pager import Pager
@@ -105,7 +106,7 @@ class TaskScreen(FrameScreen):
             )
             return
         self._view = view
-        self.query_one("#head", LineView).show(head_lines(view, frame.until, cells))
+        self.query_one("#head", LineView).show(head_lines(view, frame.until, cells, blocked(frame.snapshot)))
         self.query_one("#sections", LineView).show([self._section_line(cells)])
         self._body.show_task(view, frame)
         self._show_place()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from engine.errors import TaskyardError
+from engine.model import TaskState
 from engine.snapshot import CallView, TaskView, TryView
 from tui.call_record import record_lines
 from tui.diff import MAX_LINES, MOST_LINES, DiffText, diff_text
@@ -18,6 +19,7 @@ from tui.pulse import Pulse
 from tui.sections import cost_lines, lesson_lines, plan_lines, source_of, timeline_lines, verdict_lines
 from tui.source import Lookups
 from tui.task_log import LogReader, logs_of
+from tui.waiting import awaited, blocked
 from tui.widgets.pager import Pager
 
 SECTIONS = ("Timeline", "Plan", "Prompt", "Diff", "Log", "Verdict", "Lessons", "Cost")
@@ -79,7 +81,9 @@ class TaskBody(Pager):
         self._view = view
         cells = max(20, self.scrollable_content_region.width)
         if self.section == "Timeline":
-            self.show(timeline_lines(view, frame.until, cells))
+            snapshot = frame.snapshot
+            waits = awaited(view, snapshot.task, blocked(snapshot)) if view.state is TaskState.WAITING else ""
+            self.show(timeline_lines(view, frame.until, cells, waits))
         elif self.section == "Plan":
             self.show(plan_lines(view, cells))
         elif self.section == "Verdict":

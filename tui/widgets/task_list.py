@@ -20,6 +20,7 @@ from tui.line import BLANK, Line, text
 from tui.modes import ModeBound
 from tui.order import Group, GroupHead, Listing, Order, Row, group_of
 from tui.rows import Columns, group_row, last_of, longest_id, task_row
+from tui.waiting import blocked
 from tui.widgets.line_view import cursor_keys
 from tui.widgets.row_view import RowView
 
@@ -72,6 +73,7 @@ class TaskList(ModeBound, RowView):
         self._folded = frozenset({Group.LANDED})
         self._by_id: dict[str, TaskView] = {}
         self._batches: dict[str, BatchView] = {}
+        self._stuck: frozenset[str] = frozenset()
         self._longest_id = 2
         self._columns = Columns.of(80, 2)
         self._cursor = 0
@@ -126,8 +128,11 @@ class TaskList(ModeBound, RowView):
         self._batches = {
             task: batch for batch in frame.snapshot.batches if batch.ended_at is None for task in batch.tasks
         }
+        stuck, self._stuck = self._stuck, blocked(frame.snapshot)
         if frame.snapshot.tasks is not self._views:
             self._take(frame.snapshot.tasks)
+        elif stuck != self._stuck and self.filter_text:
+            self._sort()  # the run has finished: what still waits is blocked now
         self._draw()
 
     def _take(self, views: tuple[TaskView, ...]) -> None:
@@ -176,6 +181,7 @@ class TaskList(ModeBound, RowView):
             filter_text=self.filter_text,
             problems_only=self.problems_only,
             folded=() if searched else self._folded,
+            stuck=self._stuck,
         )
         if len(rows) != len(self._rows):
             self.set_extent(Size(0, len(rows)))
@@ -230,6 +236,7 @@ class TaskList(ModeBound, RowView):
             here=y == self._cursor,
             marked=view.id in self.marked,
             tell_problem=self.problems_only,
+            stuck=self._stuck,
         )
 
     def whole(self) -> Line:
@@ -237,7 +244,9 @@ class TaskList(ModeBound, RowView):
         view = self.current
         if view is None or self._frame is None:
             return BLANK
-        content, tone = last_of(view, self._by_id, self._batches, tell_problem=self.problems_only)
+        content, tone = last_of(
+            view, self._by_id, self._batches, self._stuck, tell_problem=self.problems_only
+        )
         if cell_len(content) <= self._columns.last:
             content, tone = safe_text(view.task.scope), "faint"
         return text(content, tone)
