@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from engine import events as ev
 from engine.model import BoardStatus, Role, Task, TaskState
 from engine.snapshot import RunView, Snapshot, TaskView, Totals
 from engine.state import RunState
+from tests import recorded_demo
 from tests.samples import finished
 from tui.format import dollars
 from tui.frame import Frame
@@ -25,7 +25,6 @@ from tui.source.protocol import Health
 from tui.sums import pushes_in_words, savings_by_cause
 from tui.widgets.banner import banner_line
 
-RECORDED = Path(__file__).parents[1] / "recorded" / "demo.jsonl"
 RUN = RunView(run="r", remote="origin", started=1.0)
 OVER = replace(RUN, finished=finished(at=2.0))
 MARKED = Task("T1", "scope", status=BoardStatus.LANDED)
@@ -91,7 +90,7 @@ def test_savings_are_told_by_cause_and_add_up() -> None:
 
 
 def test_every_place_names_the_same_numbers() -> None:
-    events = [ev.decode(line) for line in RECORDED.read_bytes().splitlines()]
+    events = recorded_demo.events()
     snapshot = RunState().apply_all(events).snapshot()
     end, totals = events[-1], snapshot.totals
     assert isinstance(end, ev.RunFinished)
@@ -122,7 +121,7 @@ def test_every_place_names_the_same_numbers() -> None:
 
 
 def test_what_each_cause_saved_is_the_sum() -> None:
-    events = [ev.decode(line) for line in RECORDED.read_bytes().splitlines()]
+    events = recorded_demo.events()
     snapshot = RunState().apply_all(events).snapshot()
     totals = snapshot.totals
     parts = (totals.usd_saved_results, totals.usd_saved_prompts, totals.usd_saved_batches)

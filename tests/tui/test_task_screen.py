@@ -10,7 +10,7 @@ import pytest
 from engine.log_times import LogTimes
 from engine.model import Stage, Task, TaskState
 from engine.snapshot import StageSpan, TaskView, TryView
-from tests.screenshots import recorded as recorded_demo
+from tests import recorded_demo
 from tests.tui import moments, sample_run
 from tests.tui.test_keys import WIDE, open_log, ready, shown, until
 from tui.app import DashboardApp
@@ -104,7 +104,7 @@ async def test_text_is_found_in_a_section_while_it_grows(tmp_path: Path) -> None
 
 
 async def test_why_an_earlier_try_failed_stands_in_the_timeline() -> None:
-    app = DashboardApp(RecordedSource(recorded_demo(), now=recorded_demo()[-1].at))
+    app = DashboardApp(RecordedSource(recorded_demo.events(), now=recorded_demo.events()[-1].at))
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
         for task, reasons in (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine import events as ev
 from tests.random_events import TYPES, strategy
 
-RECORDED = Path(__file__).parents[1] / "recorded" / "demo.jsonl"
+RECORDED = Path(__file__).parents[1] / "recorded" / "earlier.jsonl"
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
