@@ -40,6 +40,7 @@ def closing(snapshot: Snapshot, course: Course, *, at: float) -> ev.RunFinished:
         cache_hits=totals.cache_hits,
         tokens=totals.usage,
         usd=totals.usd,
+        unpriced=totals.unpriced,
         usd_saved=totals.usd_saved,
         duration_s=snapshot.run.elapsed(at),
     )

@@ -22,6 +22,7 @@ from tui.plain import count, duration, money, one_line, tokens_by_class
 from tui.sums import (
     answers_in_words,
     end_in_words,
+    plus_unpriced,
     pushes_in_words,
     rows_listed,
     rows_not_run,
@@ -243,7 +244,8 @@ class ProgressLines:
 
     def _cost_line(self, end: ev.RunFinished) -> str:
         causes = savings_by_cause(self._state.totals, partial(money, among=self._state.totals.usd_saved))
-        return f"{money(end.usd)}, {money(end.usd_saved)} saved" + (f": {', '.join(causes)}" * bool(causes))
+        spent = money(end.usd) + plus_unpriced(end.unpriced)
+        return f"{spent}, {money(end.usd_saved)} saved" + (f": {', '.join(causes)}" * bool(causes))
 
     def _clock(self, at: float) -> str:
         return duration(self._state.run.elapsed(at))

@@ -94,6 +94,11 @@ def _sent(totals: Totals) -> int:
     return max(totals.sent_in_batches, totals.batched_requests)
 
 
+def plus_unpriced(unpriced: int) -> str:
+    """What stands behind a sum of dollars that lacks some calls: " +3 unpriced calls", or nothing."""
+    return f" +{count(unpriced, 'unpriced call')}" if unpriced else ""
+
+
 def savings_by_cause(totals: Totals, price: Callable[[float], str], *, tokens: bool = True) -> list[str]:
     """What each cause took off the bill, where it did: "prompts $0.14", "batches $0.07".
 

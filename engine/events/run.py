@@ -122,8 +122,8 @@ class RunFinished(Event, frozen=True, kw_only=True):
     `status`: landed (all that the board asks for), failed (some did not land), budget, interrupted. `blocked` counts
     tasks that never started because one they wait for did not land, `trains` those that landed something.
     `model_calls` counts the answers to single calls, `batched_requests` those to requests in the `batch_calls`.
-    `tokens` by class; `duration_s` counts from the first start, over all resumes, but not the time between them, when
-    no process worked on the run.
+    `usd` is the sum of the answers whose price is known, `unpriced` counts the others. `tokens` by class; `duration_s`
+    counts from the first start, over all resumes, but not the time between them, when no process worked on the run.
     """
 
     status: Literal["landed", "failed", "budget", "interrupted"]
@@ -141,6 +141,7 @@ class RunFinished(Event, frozen=True, kw_only=True):
     cache_hits: int
     tokens: Usage
     usd: float
+    unpriced: int = 0
     usd_saved: float
     duration_s: float
 

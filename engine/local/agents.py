@@ -32,6 +32,7 @@ class Agents:
         self._guarding = guarding
         self._requests = requests
         self._budget = budget
+        self._untold: set[str] = set()
 
     async def run(
         self, role: Role, stage: Stage, attempt: Attempt, plan: Plan, diff: str = ""
@@ -54,6 +55,8 @@ class Agents:
                 idle_timeout=settings.idle_timeout,
                 progress=lambda line: context.logs.progress(attempt, line),
             )
+        if said.usd is None:
+            self._tell_unlimited(Path(settings.command[0]).name)
         if said.usage.total or said.usd is not None:
             self._budget.book(task_id, said.usd or 0.0)
             await context.bus.commit(
@@ -70,6 +73,14 @@ class Agents:
                 )
             )
         return said
+
+    def _tell_unlimited(self, program: str) -> None:
+        """Say once that a budget does not hold for a program that reports no cost."""
+        if self._budget.limited and program not in self._untold:
+            self._untold.add(program)
+            self._context.bus.notice(
+                "warning", f"{program} reports no cost: [budget] cannot hold what it spends"
+            )
 
     def _require_budget(self, task_id: str) -> None:
         """Begin no turn once the budget is used up: what a turn costs is known only when it has ended."""

@@ -166,6 +166,14 @@ async def _roles(settings: Settings, environ: Mapping[str, str]) -> AsyncIterato
             yield _agent(name, role.command[0], settings.root, environ)
         elif role.kind == "none":
             yield Finding("ok", name, "none, as set")
+    budget = settings.budget
+    if any(role.kind == "command" for role in roles.values()) and (budget.usd or budget.task_usd):
+        yield Finding(
+            "warning",
+            "budget",
+            "of an agent command it knows only what that reports of a turn that has ended: claude, opencode and aider "
+            "report dollars, codex only tokens",
+        )
     models = {name: role.model for name, role in roles.items() if role.kind == "anthropic"}
     if models:
         async for finding in _service(settings, environ, models):

@@ -225,6 +225,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     from tui.sums import (
         answers_in_words,
         end_in_words,
+        plus_unpriced,
         pushes_in_words,
         rows_listed,
         rows_not_run,
@@ -256,7 +257,8 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     say(f"{count(snapshot.total, 'task')}: {', '.join(counts)}")
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None and not snapshot.others else ""
     causes = ", ".join(savings_by_cause(totals, partial(money, among=totals.usd_saved)))
-    say(f"{money(totals.usd)}{budget} spent, {money(totals.usd_saved)} saved" + f" ({causes})" * bool(causes))
+    spent = f"{money(totals.usd)}{budget}{plus_unpriced(totals.unpriced)} spent"
+    say(f"{spent}, {money(totals.usd_saved)} saved" + f" ({causes})" * bool(causes))
     say(f"{answers_in_words(totals)}; {pushes_in_words(snapshot)}")
     _say_crew(snapshot, at_work)
     if run.locks_away and at_work:

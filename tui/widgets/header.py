@@ -11,7 +11,7 @@ from tui.frame import Frame
 from tui.line import Line, bar, shed, sparkline, spread, text, width
 from tui.peers import crew_of, headcount
 from tui.plain import count, duration
-from tui.sums import end_in_words
+from tui.sums import end_in_words, plus_unpriced
 
 _MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
 
@@ -80,7 +80,7 @@ def spend_of(frame: Frame) -> Line:
     if budget is not None:
         spans.append((f" of {dollars(budget)}", "muted"))
     if totals.unpriced:
-        spans.append((f" +{count(totals.unpriced, 'unpriced call')}", "warn"))
+        spans.append((plus_unpriced(totals.unpriced), "warn"))
     return tuple(spans)
 
 
