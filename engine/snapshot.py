@@ -68,7 +68,7 @@ class CallView(msgspec.Struct, frozen=True):
     record: str = ""
 
 
-class TryView(msgspec.Struct, frozen=True):
+class AttemptView(msgspec.Struct, frozen=True):
     """What one attempt came to. `stage` is where it ended badly; `feedback` is what the attempt after it is told."""
 
     attempt: int
@@ -132,7 +132,7 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     learned: tuple[str, ...] = ()
     spans: tuple[StageSpan, ...] = ()
     calls: tuple[CallView, ...] = ()
-    ended_badly: tuple[TryView, ...] = ()
+    ended_badly: tuple[AttemptView, ...] = ()
     idle: float = 0.0
     revised: Task | None = None
     removed: bool = False
@@ -154,15 +154,15 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
         return max(0.0, (self.ended if self.ended is not None else now) - self.started - self.idle)
 
     @property
-    def tries(self) -> tuple[TryView, ...]:
+    def attempts(self) -> tuple[AttemptView, ...]:
         """The attempts that are known, oldest first; the newest may still go on."""
         if not self.attempt or any(each.attempt == self.attempt for each in self.ended_badly):
             return self.ended_badly
-        return (*self.ended_badly, self.newest_try(self.stage))
+        return (*self.ended_badly, self.newest_attempt(self.stage))
 
-    def newest_try(self, stage: Stage | None) -> TryView:
+    def newest_attempt(self, stage: Stage | None) -> AttemptView:
         """The newest attempt as it stands, at this stage."""
-        return TryView(
+        return AttemptView(
             attempt=self.attempt,
             stage=stage,
             problem=self.problem,

@@ -20,7 +20,7 @@ from engine.snapshot import TaskView
 from engine.store.lessons import LessonQuery, LessonStore, failed_check
 
 MOST_GIVEN = 4
-"""Lessons that a try is given at most, however short they are."""
+"""Lessons that an attempt is given at most, however short they are."""
 
 MAX_OUTPUT = 1500
 """Characters of a check's output in a lesson, from its end, where the reason stands."""

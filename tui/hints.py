@@ -16,7 +16,7 @@ _FAILED = (
     "a task failed: e lists what, enter says why, r tries it again; esc hides",
     "enter says why it failed; esc hides",
 )
-TASK = "< > go through tries, [ ] calls, logs and files, / finds; ? lists every key"
+TASK = "< > go through attempts, [ ] calls, logs and files, / finds; ? lists every key"
 
 
 class Hints:

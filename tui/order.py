@@ -96,7 +96,7 @@ def rank(view: TaskView) -> int:
 
 
 def is_problem(view: TaskView) -> bool:
-    """Whether something went wrong with the task, also when a later try mended it."""
+    """Whether something went wrong with the task, also when a later attempt mended it."""
     return view.state in (TaskState.FAILED, TaskState.CANCELLED) or view.sent_back or bool(view.ended_badly)
 
 

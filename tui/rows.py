@@ -106,9 +106,9 @@ def why(
 
 
 def ended_badly(view: TaskView) -> str:
-    """What the last try that ended badly came to: "exit 1: AssertionError"; with its number where several did."""
+    """What the last attempt that ended badly came to: "exit 1: AssertionError"; with its number where several did."""
     last = view.ended_badly[-1]
-    which = f"try {last.attempt}: " if len(view.ended_badly) > 1 else ""
+    which = f"attempt {last.attempt}: " if len(view.ended_badly) > 1 else ""
     return f"{which}{safe_text(last.problem)}"
 
 
@@ -148,11 +148,12 @@ class Columns:
 
     def header(self) -> Line:
         """The titles over the columns."""
+        # The bar needs no title, and the number beside it is narrower than its own.
+        number = ("Attempt", self.bar + 1 + self.attempt) if self.bar else ("Att", self.attempt)
         titles = (
             ("ID", self.id, False),
             ("State", self.state, False),
-            ("", self.bar, False),
-            ("Try", self.attempt, True),
+            (*number, True),
             ("Elapsed", self.elapsed, True),
             ("Cost", self.cost, True),
         )

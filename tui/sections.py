@@ -7,14 +7,14 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 
 from engine.model import AnswerSource, Stage, TaskState, Usage
-from engine.snapshot import CallView, StageSpan, TaskView, TryView
+from engine.snapshot import AttemptView, CallView, StageSpan, TaskView
 from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, cut_line, text, wrapped
 from tui.plain import count, duration, money, thousands
 from tui.rows import look_of
 
 MOST_WHY = 3
-"""Lines of a check's output, or findings of the Judge, that the timeline shows of a try that ended badly."""
+"""Lines of a check's output, or findings of the Judge, that the timeline shows of an attempt that ended badly."""
 
 # What checks of most languages write into the lines that say what is wrong.
 _TELLING = re.compile(r"^E  |\b(?:\w*(?:Error|Exception)|errors?|FAIL|FAILED|assert\w*|panicked|fatal)\b")
@@ -26,7 +26,7 @@ def head_lines(view: TaskView, now: float, width: int, stuck: Container[str] = (
     task = view.task
     spans = [(f" {safe_text(task.id, 40)} ", "text strong"), (f"{look.glyph} {look.word}", look.tone)]
     if view.attempt:
-        spans.append((f"  try {view.attempt}", "warn" if view.attempt > 1 else "muted"))
+        spans.append((f"  attempt {view.attempt}", "warn" if view.attempt > 1 else "muted"))
     if view.started is not None:
         spans.append((f"  {duration(view.elapsed(now))}", "muted"))
     spans.append((f"  {dollars(view.usd)}", "muted"))
@@ -47,7 +47,7 @@ def head_lines(view: TaskView, now: float, width: int, stuck: Container[str] = (
 
 
 def timeline_lines(view: TaskView, now: float, width: int, waits: str = "") -> list[Line]:
-    """Each try with its stages, how long each took, how it ended, and why where that was badly.
+    """Each attempt with its stages, how long each took, how it ended, and why where that was badly.
 
     `waits` says what a task that has not started waits for.
     """
@@ -62,7 +62,7 @@ def timeline_lines(view: TaskView, now: float, width: int, waits: str = "") -> l
             lines.append(BLANK)
         lines.append(
             (
-                (f"try {attempt}", "text strong"),
+                (f"attempt {attempt}", "text strong"),
                 (f"  {_short(max(0.0, took))}", "text"),
                 (f"  from {duration(spans[0].started - begin)} on", "faint"),
             )
@@ -105,8 +105,8 @@ def _span_lines(span: StageSpan, now: float, longest: float, width: int) -> list
     return [(*spans, *rows[0]), *(((" " * indent, "text"), *row) for row in rows[1:])]
 
 
-def _why(bad: TryView, told: Container[str]) -> list[str]:
-    """What made the try end badly, in few lines, where its stages have not `told` it already."""
+def _why(bad: AttemptView, told: Container[str]) -> list[str]:
+    """What made the attempt end badly, in few lines, where its stages have not `told` it already."""
     problem = safe_text(bad.problem)
     lines = [problem] if problem and problem not in told else []
     if bad.stage is Stage.VERIFY and bad.verification is not None:
@@ -160,8 +160,8 @@ def plan_lines(view: TaskView, width: int) -> list[Line]:
     return lines
 
 
-def verdict_lines(view: TaskView, shown: TryView | None, width: int) -> list[Line]:
-    """What verification and the Judge said of a try, and the exact error where there is one."""
+def verdict_lines(view: TaskView, shown: AttemptView | None, width: int) -> list[Line]:
+    """What verification and the Judge said of an attempt, and the exact error where there is one."""
     if shown is None:
         return [text("the task has not started", "muted")]
     lines: list[Line] = []
@@ -191,16 +191,16 @@ def verdict_lines(view: TaskView, shown: TryView | None, width: int) -> list[Lin
         where = f"ended at {shown.stage}" if shown.stage is not None else "ended"
         lines += [text(where, "faint"), *wrapped(safe_text(shown.problem, 4000), width, "bad", "  "), BLANK]
     if shown.feedback:
-        lines.append(text("what the next try is told", "faint"))
+        lines.append(text("what the next attempt is told", "faint"))
         for row in safe_lines(shown.feedback):
             lines += wrapped(row, width, "muted", "  ")
     return lines or [text("nothing was verified or judged yet", "muted")]
 
 
-def lesson_lines(shown: TryView | None, width: int) -> list[Line]:
-    """The lessons that a try was given."""
+def lesson_lines(shown: AttemptView | None, width: int) -> list[Line]:
+    """The lessons that an attempt was given."""
     if shown is None or not shown.lessons:
-        nothing = "no lesson was given to this try" if shown is not None else "the task has not started"
+        nothing = "no lesson was given to this attempt" if shown is not None else "the task has not started"
         return [text(nothing, "muted")]
     lines: list[Line] = []
     for lesson in shown.lessons:
@@ -226,9 +226,12 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     lines += [BLANK, *_usage_lines(usage, 20 if width >= 60 else 8), BLANK]
     if not view.calls:
         return [*lines, text("no model call yet", "muted")]
-    lines += [*_try_lines(view.calls), BLANK]
+    lines += [*_attempt_lines(view.calls), BLANK]
     lines.append(
-        text(f"{'try':>3}  {'role':<12}{'from':<7}{'in':>7}{'out':>7}{'cost':>9}{'saved':>9}  model", "faint")
+        text(
+            f"{'attempt':>7}  {'role':<12}{'from':<7}{'in':>7}{'out':>7}{'cost':>9}{'saved':>9}  model",
+            "faint",
+        )
     )
     for call in view.calls:
         lines.append(_call_line(call))
@@ -242,14 +245,14 @@ _BELOW_NOTHING = (
 )
 
 
-def _try_lines(calls: Sequence[CallView]) -> list[Line]:
-    """What each try cost, of the calls that are listed."""
+def _attempt_lines(calls: Sequence[CallView]) -> list[Line]:
+    """What each attempt cost, of the calls that are listed."""
     spent: dict[int, float] = {}
     for call in calls:
         paid = call.source is not AnswerSource.CACHE and call.usd is not None
         spent[call.attempt] = spent.get(call.attempt, 0.0) + (call.usd or 0.0 if paid else 0.0)
     return [
-        ((f"try {attempt:<3}", "muted"), (f"{money(usd):>9}", "text"))
+        ((f"attempt {attempt:<3}", "muted"), (f"{money(usd):>9}", "text"))
         for attempt, usd in sorted(spent.items())
     ]
 
@@ -274,7 +277,7 @@ def _call_line(call: CallView) -> Line:
     saved = money(call.usd_saved) if call.usd_saved else ""
     usage = call.usage
     spans = [
-        (f"{call.attempt:>3}  ", "muted"),
+        (f"{call.attempt:>7}  ", "muted"),
         (f"{call.role:<12}", "text"),
         (fit(source_of(call), 7), "batch" if call.batched else "muted"),
         (f"{thousands(usage.prompt):>7}{thousands(usage.output):>7}", "text"),

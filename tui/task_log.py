@@ -1,4 +1,4 @@
-"""The logs of a task, one for each stage of each try, and reading the chosen one where it grew."""
+"""The logs of a task, one for each stage of each attempt, and reading the chosen one where it grew."""
 
 from __future__ import annotations
 

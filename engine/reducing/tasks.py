@@ -12,10 +12,10 @@ from engine.figures import StageTime
 from engine.model import Stage, TaskState
 from engine.reducing.facts import Facts
 from engine.reducing.motion import ended_at, reopened, stopped, worked_on
-from engine.snapshot import LessonNote, StageSpan, TaskView, TryView
+from engine.snapshot import AttemptView, LessonNote, StageSpan, TaskView
 
 MAX_SPANS = 60  # stages of one task, the newest
-MAX_TRIES = 12  # of one task that ended badly, the newest
+MAX_ATTEMPTS = 12  # of one task that ended badly, the newest
 MAX_LANDINGS = 240  # times, for the rate of landing
 MAX_LESSONS = 50  # notes of what was learned, the newest
 MAX_LEARNED = 20  # lessons of one task that wait for what helps, the newest
@@ -44,10 +44,10 @@ def _task_reopened(state: Facts, e: ev.TaskReopened) -> None:
         state.change(e.task, **reopened(view))
 
 
-def _ended_badly(view: TaskView) -> tuple[TryView, ...]:
+def _ended_badly(view: TaskView) -> tuple[AttemptView, ...]:
     """The attempts that ended badly, with the newest as the view tells it now."""
-    newest = view.newest_try(view.spans[-1].stage if view.spans else None)
-    return (*(each for each in view.ended_badly if each.attempt != view.attempt), newest)[-MAX_TRIES:]
+    newest = view.newest_attempt(view.spans[-1].stage if view.spans else None)
+    return (*(each for each in view.ended_badly if each.attempt != view.attempt), newest)[-MAX_ATTEMPTS:]
 
 
 def _attempt_started(state: Facts, e: ev.AttemptStarted) -> None:

@@ -39,7 +39,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     `$XDG_STATE_HOME/taskyard/`; `cache_dir` None: in the state folder. Clones can share a cache by naming one folder.
 
     `follow_board` says what becomes of edits of the board while the run goes on. Where nobody can be asked, "ask"
-    means "never": the next run takes them in. Of a log longer than `max_log` (one stage of one try) the middle goes.
+    means "never": the next run takes them in. Of a log longer than `max_log` (one stage of an attempt) the middle goes.
     """
 
     board: File = Path("tasks/board.md")

@@ -10,8 +10,8 @@ _STARTER = """\
 # board = "tasks/board.md"
 # follow_board = "ask"         # edits during a run: the dashboard asks; "always" takes them in, "never" leaves them
 # max_concurrency = 10         # tasks at once
-# max_attempts = 3             # tries for a task before it counts as failed
-# max_log = "20MB"             # of one log of a try: of longer ones the middle is left out
+# max_attempts = 3             # attempts at a task before it counts as failed
+# max_log = "20MB"             # of one log of an attempt: of longer ones the middle is left out
 # type_limits = { docs = 2 }   # tasks at once by the board's Type
 # lane_limits = { fast = 5 }   # and by its Lane
 

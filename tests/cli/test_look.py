@@ -39,10 +39,10 @@ def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
         "$1.00 of $10.00 spent, $0.50 saved (prompts $0.50)",
         "2 single calls, 0 answers used again; 1 push for 2 tasks, 1 saved",
         "",
-        "ID  State   Try  Elapsed   Cost  Last",
-        "T1  landed    1    00:14  $0.50  train 1, 1111111",
-        "T2  landed    2    00:11  $0.50  train 1, 2222222",
-        "T3  failed    1    00:01  $0.00  no change was made (attempt 2 of 2)",
+        "ID  State   Attempt  Elapsed   Cost  Last",
+        "T1  landed        1    00:14  $0.50  train 1, 1111111",
+        "T2  landed        2    00:11  $0.50  train 1, 2222222",
+        "T3  failed        1    00:01  $0.00  no change was made (attempt 2 of 2)",
     ]
 
 
@@ -99,9 +99,9 @@ def test_status_tells_who_shares_the_board(repo: Repo) -> None:
         "all                           3       8       3  $2.50",
         "the server does not answer: no task is claimed and nothing lands until it is back",
         "",
-        "ID  State      Try  Elapsed   Cost  Last",
-        "T1  landed       1    00:14  $0.50  train 1, 1111111",
-        "T2  landed       2    00:11  $0.50  train 1, 2222222",
+        "ID  State      Attempt  Elapsed   Cost  Last",
+        "T1  landed           1    00:14  $0.50  train 1, 1111111",
+        "T2  landed           2    00:11  $0.50  train 1, 2222222",
         lines[-1],
     ]
     assert lines[-1].endswith("at bea, process 917")

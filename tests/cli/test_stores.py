@@ -142,10 +142,10 @@ def test_history_list_and_filters(root: Path, run: Run) -> None:
     lines = run("history", "list").splitlines()
     assert lines[0].split() == [
         "Task",
-        "Status",
-        "Tries",
+        "State",
+        "Attempts",
         "Started",
-        "Took",
+        "Elapsed",
         "Cost",
         "Run",
         "How",
@@ -154,7 +154,8 @@ def test_history_list_and_filters(root: Path, run: Run) -> None:
     ]
     assert lines[1].split()[:3] == ["T9", "landed", "1"]
     assert lines[1].split()[-4:] == ["01:40", "$0.50", "r1", "ccccccc"]
-    failed = json.loads(run("history", "list", "--status", "failed", "--json"))
+    failed = json.loads(run("history", "list", "--state", "failed", "--json"))
+    assert failed == json.loads(run("history", "list", "--status", "failed", "--json")), "its older name"
     assert [entry["task"] for entry in failed] == ["T8", "T6", "T4", "T2"]
     assert json.loads(run("history", "list", "--task", "T9", "--since", "1h", "--limit", "5", "--json"))
     assert run("history", "list", "--run", "r2") == "no execution matches\n"

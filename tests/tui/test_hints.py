@@ -29,7 +29,7 @@ async def test_the_first_steps_are_told_once_and_hidden_by_a_key(tmp_path: Path)
         await ready(again)
         await until(lambda: "a task failed: e lists" in shown(again, "#banner"))
         await pilot.press("enter")
-        await until(lambda: any("go through tries" in n.message for n in again._notifications))
+        await until(lambda: any("go through attempts" in n.message for n in again._notifications))
     assert file.read_text().split() == ["failed", "start", "task"]
     last = DashboardApp(moments.failed(), hints=Hints(file))
     async with last.run_test(size=(120, 40)):

@@ -21,6 +21,7 @@ from tui.headless import ProgressLines
 from tui.line import bar, cut_line, hard_wrapped, plain, sparkline, spread, text, width, wrapped
 from tui.notify import ending
 from tui.plain import money
+from tui.rows import Columns
 from tui.source import RecordedSource
 from tui.source.protocol import Health
 from tui.source.runs import ListedRun, Progress
@@ -180,6 +181,18 @@ def test_of_how_a_run_ended_what_matters_least_goes_first(cells: int, words: str
         again="r tries a task again",
     )
     assert plain(banner_line(frame, cells)) == f"■ {expected}"
+
+
+@pytest.mark.parametrize(
+    ("cells", "titles"),
+    [
+        (80, "  ID    State         Attempt Elapsed    Cost Last"),
+        (56, "  ID    State        Att Elapsed    Cost Last"),
+        (40, "  ID    State        Last"),
+    ],
+)
+def test_the_titles_name_the_columns_in_the_words_of_the_settings(cells: int, titles: str) -> None:
+    assert plain(Columns.of(cells, 5).header()).rstrip() == titles
 
 
 @given(st.integers(min_value=38, max_value=200), st.sampled_from(sorted(moments.MOMENTS)))

@@ -60,14 +60,14 @@ TASK: tuple[Step, ...] = (
     ("]", "call 6 of 6"),
     ("4", "cannot be read"),
     ("5", "no log yet"),
-    ("6", "try 2 of 2"),
-    ("<", "try 1 of 2"),
-    (">", "try 2 of 2"),
+    ("6", "attempt 2 of 2"),
+    ("<", "attempt 1 of 2"),
+    (">", "attempt 2 of 2"),
     ("/verify" + ENTER, "1 of 1 found"),
     ("nN", "1 of 1 found"),
     ("7", "check_failed"),
     ("8", "cache read"),
-    ("\x1b[C", "try 1"),
+    ("\x1b[C", "attempt 1"),
     ("\x1b[D", "cache read"),
     ("y", "copied"),
     ("J", "T2.06"),
@@ -231,6 +231,6 @@ def test_a_section_is_shown_in_the_pager(tmp_path: Path) -> None:
         terminal.press(ENTER)
         terminal.until_shows("1 Timeline")
         terminal.press("o")
-        terminal.until(lambda _: copy.exists() and "try 1" in copy.read_text())
+        terminal.until(lambda _: copy.exists() and "attempt 1" in copy.read_text())
         terminal.press(ESC)
         terminal.until_shows("1 Dispatch")

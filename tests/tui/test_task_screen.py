@@ -9,7 +9,7 @@ import pytest
 
 from engine.log_times import LogTimes
 from engine.model import Stage, Task, TaskState
-from engine.snapshot import StageSpan, TaskView, TryView
+from engine.snapshot import AttemptView, StageSpan, TaskView
 from tests import recorded_demo
 from tests.tui import moments, sample_run
 from tests.tui.test_keys import WIDE, open_log, ready, shown, until
@@ -117,13 +117,13 @@ async def test_why_an_earlier_try_failed_stands_in_the_timeline() -> None:
         ):
             app.open_task(task)
             await pilot.pause()
-            await until(lambda: "try 2" in shown(app, "#body"))
-            first_try = shown(app, "#body").partition("try 2")[0]
-            assert [reason for reason in reasons if first_try.count(reason) != 1] == []
+            await until(lambda: "attempt 2" in shown(app, "#body"))
+            first_attempt = shown(app, "#body").partition("attempt 2")[0]
+            assert [reason for reason in reasons if first_attempt.count(reason) != 1] == []
 
 
 def test_a_try_that_no_stage_tells_of_says_why_it_ended() -> None:
-    bad = TryView(1, problem="[b]nothing[/] was\x1b[2J changed")
+    bad = AttemptView(1, problem="[b]nothing[/] was\x1b[2J changed")
     view = TaskView(
         Task("T1", "scope"),
         TaskState.QUEUED,
@@ -142,14 +142,14 @@ async def test_earlier_tries_are_one_key_away() -> None:
         await pilot.pause()
         await pilot.press("6")
         assert "approved" in shown(app, "#body")
-        assert "try 2 of 2" in shown(app, "#place")
+        assert "attempt 2 of 2" in shown(app, "#place")
         await pilot.press("less_than_sign")
-        await until(lambda: "try 1 of 2" in shown(app, "#place"))
+        await until(lambda: "attempt 1 of 2" in shown(app, "#place"))
         assert "refused" in shown(app, "#body")
-        assert "what the next try is told" in shown(app, "#body")
+        assert "what the next attempt is told" in shown(app, "#body")
         await pilot.press("1", "6")
-        assert "try 1 of 2" in shown(app, "#place")
+        assert "attempt 1 of 2" in shown(app, "#place")
         await pilot.press("greater_than_sign")
-        await until(lambda: "try 2 of 2" in shown(app, "#place"))
+        await until(lambda: "attempt 2 of 2" in shown(app, "#place"))
         await pilot.press("3")
         await until(lambda: "call" in shown(app, "#place"))

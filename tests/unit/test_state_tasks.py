@@ -212,12 +212,12 @@ def test_what_an_earlier_attempt_came_to_stays_known() -> None:
         ev.Judged(at=104.0, task="A-1", attempt=1, verdict=refused),
         FAILED,
     )
-    assert [each.attempt for each in state.view("A-1").tries] == [1]
+    assert [each.attempt for each in state.view("A-1").attempts] == [1]
     state.apply_all(
         [attempt(2, at=106.0), ev.TaskSentBack(at=107.0, task="A-1", attempt=2, reason="conflict")]
     )
     state.apply(attempt(3, at=108.0))
-    first, second, third = state.view("A-1").tries
+    first, second, third = state.view("A-1").attempts
     assert (first.stage, first.problem, first.feedback) == (Stage.JUDGE, "red", "It is red.")
     assert (first.change, first.verdict) == (change, refused)
     assert (second.problem, second.change) == ("conflict", None)
@@ -225,7 +225,7 @@ def test_what_an_earlier_attempt_came_to_stays_known() -> None:
     state.apply(ev.TaskEnded(at=109.0, task="A-1", state=TaskState.CANCELLED, reason="cancelled"))
     state.apply(ev.TaskReopened(at=110.0, task="A-1"))
     state.apply(attempt(4, at=111.0))
-    assert [each.problem for each in state.view("A-1").tries] == ["red", "conflict", "cancelled", ""]
+    assert [each.problem for each in state.view("A-1").attempts] == ["red", "conflict", "cancelled", ""]
 
 
 def test_a_failed_task_that_is_tried_again_by_hand_does_not_repeat_its_last_attempt() -> None:

@@ -25,7 +25,7 @@ app.add_typer(archive_app, name="archive")
 
 Status = Annotated[
     Literal["running", "interrupted", "to_land", "landed", "failed", "cancelled"] | None,
-    typer.Option("--status", help="Only executions that stand so."),
+    typer.Option("--state", "--status", help="Only executions in this state."),
 ]
 Since = Annotated[
     str | None, typer.Option("--since", metavar="AGE", help='Only those begun since, such as "24h".')
@@ -95,7 +95,7 @@ def stats(as_json: AsJson = False) -> int:
     say(f"pruned    {count(found.prunes, 'time')}")
     say(f"journal   {size(found.journal_bytes)}")
     if standings:
-        say("status    " + ", ".join(f"{number:,} {word}" for word, number in standings.items()))
+        say("state     " + ", ".join(f"{number:,} {word}" for word, number in standings.items()))
     if found.problem:
         say(f"problem   {found.problem}")
     return 0
@@ -217,7 +217,7 @@ def _show(
     rows = [
         (
             entry.task,
-            _standing(entry, at_work),
+            _standing(entry, at_work).replace("_", " "),
             str(entry.attempts),
             when(entry.started),
             duration(entry.duration) if entry.duration is not None else "",
@@ -227,7 +227,7 @@ def _show(
         )
         for entry in found
     ]
-    header = ("Task", "Status", "Tries", "Started", "Took", "Cost", "Run", "How it ended")
+    header = ("Task", "State", "Attempts", "Started", "Elapsed", "Cost", "Run", "How it ended")
     say_table(header, rows, right=frozenset({2, 4, 5}))
     return 0
 

@@ -267,7 +267,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     say()
     known = {view.id: view for view in snapshot.tasks}
     rows = [_status_row(view, until, at_work, known, stuck) for view in snapshot.tasks]
-    say_table(("ID", "State", "Try", "Elapsed", "Cost", "Last"), rows, right=frozenset({2, 3, 4}))
+    say_table(("ID", "State", "Attempt", "Elapsed", "Cost", "Last"), rows, right=frozenset({2, 3, 4}))
 
 
 def _say_crew(snapshot: Snapshot, at_work: bool) -> None:

@@ -1,4 +1,4 @@
-"""The task screen: all that is known of one task, section by section and try by try."""
+"""The task screen: all that is known of one task, section by section and attempt by attempt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tui.widgets.task_body import SECTIONS, TaskBody
 
 
 class TaskScreen(FrameScreen):
-    """One task. Digits, or left and right, go from section to section; `<` and `>` from try to try."""
+    """One task. Digits, or left and right, go from section to section; `<` and `>` from attempt to attempt."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace,q", "app.pop_screen", "back", tooltip="Back to the dashboard"),
@@ -34,9 +34,12 @@ class TaskScreen(FrameScreen):
         Binding("right,tab", "turn(1)", "Next section", show=False, priority=True),
         Binding("left,shift+tab", "turn(-1)", "Previous section", show=False, priority=True),
         Binding(
-            "less_than_sign", "try(-1)", "try", tooltip="The try before: its verdict, diff, logs, prompts"
+            "less_than_sign",
+            "attempt(-1)",
+            "attempt",
+            tooltip="The attempt before: its verdict, diff, logs, prompts",
         ),
-        Binding("greater_than_sign", "try(1)", "The try after", show=False),
+        Binding("greater_than_sign", "attempt(1)", "The attempt after", show=False),
         Binding("right_square_bracket", "item(1)", "Next call, log, or file of the diff", show=False),
         Binding("left_square_bracket", "item(-1)", "Previous call, log, or file of the diff", show=False),
         Binding("slash", "find", "find", tooltip="Find text in the section"),
@@ -158,12 +161,14 @@ class TaskScreen(FrameScreen):
         """Go to the next section, or the one before."""
         self.action_section((self._section + step) % len(SECTIONS))
 
-    def action_try(self, step: int) -> None:
-        """Another try, in the same section; from one that is the same for all, to the verdict."""
-        if self._body.step_try(step):
+    def action_attempt(self, step: int) -> None:
+        """Another attempt, in the same section; from one that is the same for all, to the verdict."""
+        if self._body.step_attempt(step):
             self.show(self.dashboard.frame)
         else:
-            self.dashboard.tell("there is no try before this one" if step < 0 else "this is the newest try")
+            self.dashboard.tell(
+                "there is no attempt before this one" if step < 0 else "this is the newest attempt"
+            )
 
     def action_item(self, step: int) -> None:
         """Another call, another log, or another file of the diff."""

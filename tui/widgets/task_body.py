@@ -1,4 +1,4 @@
-"""The section of a task that is read: which try, call, log or file of it, and what the snapshot does not hold."""
+"""The section of a task that is read: which attempt, call, log or file of it, and what the snapshot does not hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.errors import TaskyardError
 from engine.model import TaskState
-from engine.snapshot import CallView, TaskView, TryView
+from engine.snapshot import AttemptView, CallView, TaskView
 from tui.call_record import record_lines
 from tui.diff import MAX_LINES, MOST_LINES, DiffText, diff_text
 from tui.format import safe_text
@@ -23,8 +23,8 @@ from tui.waiting import awaited, blocked
 from tui.widgets.pager import Pager
 
 SECTIONS = ("Timeline", "Plan", "Prompt", "Diff", "Log", "Verdict", "Lessons", "Cost")
-BY_TRY = frozenset({"Prompt", "Diff", "Log", "Verdict", "Lessons"})
-"""The sections that differ from try to try."""
+BY_ATTEMPT = frozenset({"Prompt", "Diff", "Log", "Verdict", "Lessons"})
+"""The sections that differ from attempt to attempt."""
 
 LOOKS = 2.0
 """Looks a second at a log that may grow."""
@@ -65,7 +65,7 @@ class TaskBody(Pager):
     # What is shown
 
     def open(self, section: str, *, newest: bool = False) -> None:
-        """Begin this section anew, from its top; of the newest try, or of the one that was chosen."""
+        """Begin this section anew, from its top; of the newest attempt, or of the one that was chosen."""
         self.section = section
         if newest:
             self._attempt = None
@@ -87,9 +87,9 @@ class TaskBody(Pager):
         elif self.section == "Plan":
             self.show(plan_lines(view, cells))
         elif self.section == "Verdict":
-            self.show(verdict_lines(view, self._try(view), cells))
+            self.show(verdict_lines(view, self._shown(view), cells))
         elif self.section == "Lessons":
-            self.show(lesson_lines(self._try(view), cells))
+            self.show(lesson_lines(self._shown(view), cells))
         elif self.section == "Cost":
             self.show(cost_lines(view, cells))
         elif self.section == "Diff":
@@ -114,11 +114,11 @@ class TaskBody(Pager):
         self.run_worker(work(), exclusive=True, group="body")
 
     def _load_diff(self, view: TaskView, repository: str) -> None:
-        shown = self._try(view)
+        shown = self._shown(view)
         change = shown.change if shown is not None else None
         newest = shown is not None and shown.attempt == view.attempt
         if change is None and not (newest and view.worktree):
-            nothing = "no change yet" if newest or shown is None else "this try made no change"
+            nothing = "no change yet" if newest or shown is None else "this attempt made no change"
             self.show([text(nothing, "muted")])
             return
 
@@ -175,16 +175,19 @@ class TaskBody(Pager):
     # Where the reader is
 
     def place(self) -> Line:
-        """Which try, and which call, log or file of it."""
+        """Which attempt, and which call, log or file of it."""
         view = self._view
-        return joined([self._try_line(view), self._item_line(view)]) if view is not None else ()
+        return joined([self._attempt_line(view), self._item_line(view)]) if view is not None else ()
 
-    def _try_line(self, view: TaskView) -> Line:
-        shown = self._try(view)
-        if self.section not in BY_TRY or shown is None:
+    def _attempt_line(self, view: TaskView) -> Line:
+        shown = self._shown(view)
+        if self.section not in BY_ATTEMPT or shown is None:
             return ()
-        more = " < >" if len(view.tries) > 1 else ""
-        return ((f"try {shown.attempt}", "text strong"), (f" of {view.tries[-1].attempt}{more}", "faint"))
+        more = " < >" if len(view.attempts) > 1 else ""
+        return (
+            (f"attempt {shown.attempt}", "text strong"),
+            (f" of {view.attempts[-1].attempt}{more}", "faint"),
+        )
 
     def _item_line(self, view: TaskView) -> Line:
         if self.section == "Prompt" and view.calls:
@@ -209,28 +212,28 @@ class TaskBody(Pager):
             return text(f"{count(self.unseen, 'new line')}: f follows", "warn")
         return text("f follows", "faint")
 
-    # Tries, and what each has several of
+    # Attempts, and what each has several of
 
-    def _try(self, view: TaskView) -> TryView | None:
-        """The try to show: the chosen one, else the newest."""
-        tries = view.tries
-        return next((each for each in tries if each.attempt == self._attempt), tries[-1] if tries else None)
+    def _shown(self, view: TaskView) -> AttemptView | None:
+        """The attempt to show: the chosen one, else the newest."""
+        known = view.attempts
+        return next((each for each in known if each.attempt == self._attempt), known[-1] if known else None)
 
-    def step_try(self, step: int) -> bool:
-        """Go to another try, in the same section; from one that is the same for all, to the verdict.
+    def step_attempt(self, step: int) -> bool:
+        """Go to another attempt, in the same section; from one that is the same for all, to the verdict.
 
         Gives whether there was one.
         """
         view = self._view
-        shown = self._try(view) if view is not None else None
+        shown = self._shown(view) if view is not None else None
         if view is None or shown is None:
             return False
-        attempts = [each.attempt for each in view.tries]
+        attempts = [each.attempt for each in view.attempts]
         at = attempts.index(shown.attempt) + step
         if not 0 <= at < len(attempts):
             return False
         self._attempt = attempts[at] if at < len(attempts) - 1 else None
-        self.open(self.section if self.section in BY_TRY else "Verdict")
+        self.open(self.section if self.section in BY_ATTEMPT else "Verdict")
         return True
 
     def step_item(self, step: int) -> None:
@@ -250,19 +253,21 @@ class TaskBody(Pager):
         self._attempt = attempts[self._item] if attempts[self._item] != view.attempt else None
 
     def _call_index(self, view: TaskView) -> int:
-        """The call to show: the newest with an answer (of the chosen try), until somebody turns to another."""
+        """The call to show: the newest with an answer (of the chosen attempt), until somebody turns to another."""
         last = len(view.calls) - 1
         if self._item is not None:
             return min(self._item, last)
-        of_try = [n for n, call in enumerate(view.calls) if self._attempt in (None, call.attempt)]
-        return next((n for n in reversed(of_try) if view.calls[n].record), of_try[-1] if of_try else last)
+        of_attempt = [n for n, call in enumerate(view.calls) if self._attempt in (None, call.attempt)]
+        return next(
+            (n for n in reversed(of_attempt) if view.calls[n].record), of_attempt[-1] if of_attempt else last
+        )
 
     def _log_index(self, view: TaskView) -> int:
         logs = logs_of(view)
         if self._item is not None:
             return min(self._item, len(logs) - 1)
-        of_try = [n for n, log in enumerate(logs) if self._attempt in (None, log.span.attempt)]
-        return of_try[-1] if of_try else len(logs) - 1
+        of_attempt = [n for n, log in enumerate(logs) if self._attempt in (None, log.span.attempt)]
+        return of_attempt[-1] if of_attempt else len(logs) - 1
 
     # What keys do
 

@@ -42,7 +42,7 @@ class TaskList(ModeBound, RowView):
             "enter",
             "open",
             "open",
-            tooltip="Open the task: its tries, plan, prompts, diff, log, verdict, cost",
+            tooltip="Open the task: its attempts, plan, prompts, diff, log, verdict, cost",
         ),
         Binding("right", "fold(False)", "Show the group under the cursor", show=False),
         Binding("left", "fold(True)", "Fold the group of the task under the cursor", show=False),
