@@ -98,6 +98,27 @@ async def test_an_untouched_cursor_stays_on_top() -> None:
         assert tasks.cursor == 0
 
 
+@pytest.mark.parametrize("key", ["r", "m", "x"])
+async def test_the_cursor_stays_on_the_task_that_a_key_acted_on(key: str) -> None:
+    source = moments.failed()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        tasks = await ready(app)
+        acted = tasks.current
+        assert acted is not None
+        await pilot.press(key)
+        last = tasks.shown[-1]
+        source.play(
+            ev.TaskReopened(at=source.now(), task=acted.id),
+            ev.TaskQueued(at=source.now(), task=acted.id),
+            ev.TaskReopened(at=source.now(), task=last.id),
+            ev.TaskEnded(at=source.now(), task=last.id, state=TaskState.FAILED, reason="it broke"),
+        )
+        await until(lambda: tasks.shown[0].id == last.id)
+        assert tasks.current is not None
+        assert tasks.current.id == acted.id
+
+
 async def test_filter_sort_and_problems() -> None:
     app = DashboardApp(moments.failed())
     async with app.run_test(size=WIDE) as pilot:

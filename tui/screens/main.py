@@ -302,16 +302,16 @@ class MainScreen(FrameScreen):
 
     def action_retry(self) -> None:
         """Try the chosen tasks again."""
-        self.dashboard.steering.retry(self.tasks.chosen)
+        self.dashboard.steering.retry(self.tasks.acted_on())
         self.tasks.unmark()
 
     def action_cancel(self) -> None:
         """Cancel the chosen tasks, after a question."""
-        self.dashboard.steering.cancel(self.tasks.chosen, self.tasks.unmark)
+        self.dashboard.steering.cancel(self.tasks.acted_on(), self.tasks.unmark)
 
     def action_lane(self) -> None:
         """Move the chosen tasks to the other lane."""
-        self.dashboard.steering.change_lane(self.tasks.chosen)
+        self.dashboard.steering.change_lane(self.tasks.acted_on())
         self.tasks.unmark()
 
     def action_pause(self) -> None:

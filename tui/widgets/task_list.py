@@ -77,9 +77,8 @@ class TaskList(ModeBound, RowView):
         self._longest_id = 2
         self._columns = Columns.of(80, 2)
         self._cursor = 0
-        self._chosen: Key | None = (
-            None  # the cursor follows this row; until somebody moves it, it stays on top
-        )
+        # The cursor follows this row; until somebody moves it or acts on the row under it, it stays on top.
+        self._chosen: Key | None = None
         self._clicked: Key | None = None  # the mouse put the cursor on it, and nothing has moved it since
         self._drawn: dict[int, Line] = {}
 
@@ -110,12 +109,14 @@ class TaskList(ModeBound, RowView):
     def _row(self) -> Row | None:
         return self._rows[self._cursor] if self._cursor < len(self._rows) else None
 
-    @property
-    def chosen(self) -> tuple[TaskView, ...]:
-        """The marked tasks; the one under the cursor when none is marked."""
+    def acted_on(self) -> tuple[TaskView, ...]:
+        """The tasks that a key is for: the marked ones, else the one under the cursor, which stays there from now on."""
         marked = tuple(view for view in self._views if view.id in self.marked)
         current = self.current
-        return marked or ((current,) if current is not None else ())
+        if marked or current is None:
+            return marked
+        self._chosen = key_of(current)
+        return (current,)
 
     @property
     def columns(self) -> Columns:
