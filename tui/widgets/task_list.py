@@ -110,7 +110,7 @@ class TaskList(ModeBound, RowView):
         return self._rows[self._cursor] if self._cursor < len(self._rows) else None
 
     def acted_on(self) -> tuple[TaskView, ...]:
-        """The tasks that a key is for: the marked ones, else the one under the cursor, which stays there from now on."""
+        """The tasks that a key is for: the marked ones, else the one under the cursor, which stays on it then."""
         marked = tuple(view for view in self._views if view.id in self.marked)
         current = self.current
         if marked or current is None:
