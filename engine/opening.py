@@ -27,4 +27,5 @@ def opening(parts: Parts, project: Project) -> ev.RunStarted:
         max_age=settings.git.max_age,
         budget_usd=settings.budget.usd,
         roles={name: getattr(settings.roles, name).described for name in ("planner", "implementer", "judge")},
+        economy=settings.economy,
     )

@@ -206,7 +206,8 @@ class BoardOffer(msgspec.Struct, frozen=True):
 
 class RunView(msgspec.Struct, frozen=True):
     """The run as a whole. `idle`: seconds since it started in which no process worked on it; `resumed`: when one took
-    it up again, the last time. `locks_away`: in words, why the locks that it shares with others cannot be reached."""
+    it up again, the last time. `locks_away`: in words, why the locks that it shares with others cannot be reached.
+    `economy`: whether tasks may choose the cheaper lane."""
 
     run: str = ""
     board: str = ""
@@ -217,6 +218,7 @@ class RunView(msgspec.Struct, frozen=True):
     host: str = ""
     pid: int = 0
     roles: dict[str, str] = {}
+    economy: bool = True
     started: float | None = None
     resumes: int = 0
     resumed: float | None = None

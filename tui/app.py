@@ -297,9 +297,9 @@ class DashboardApp(App[int]):
             if await self.focused.take(event):
                 event.prevent_default()
                 event.stop()
-        elif isinstance(self.screen, FrameScreen) and self.screen.refuses(event.key):
+        elif isinstance(self.screen, FrameScreen) and (wanted := self.screen.refused(event.key)):
             event.stop()
-            self.steering.refuse()
+            self.steering.refuse(wanted)
 
     def on_paste(self, event: events.Paste) -> None:
         """What was pasted right after the key that opened a field belongs to the field."""

@@ -31,10 +31,14 @@ _WORKS_IN: dict[str, Mode] = {
 }
 
 
+def mode_of(action: str) -> Mode | None:
+    """The only mode in which the action, as a binding names it ("more(1)"), works; None where it always does."""
+    return _WORKS_IN.get(action.partition("(")[0].rpartition(".")[2])
+
+
 def works_in(action: str, mode: Mode) -> bool:
-    """Whether the action, as a binding names it ("more(1)"), does anything in this mode."""
-    name = action.partition("(")[0].rpartition(".")[2]
-    return _WORKS_IN.get(name, mode) == mode
+    """Whether the action, as a binding names it, does anything in this mode."""
+    return mode_of(action) in (None, mode)
 
 
 class ModeBound:

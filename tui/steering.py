@@ -12,6 +12,7 @@ from tui.format import safe_text
 from tui.plain import count
 from tui.screens.dialogs import ConfirmScreen
 from tui.source import Control
+from tui.source.protocol import Mode
 from tui.source.replay import SPEEDS
 
 if TYPE_CHECKING:
@@ -26,14 +27,16 @@ class Steering:
     def __init__(self, app: DashboardApp) -> None:
         self._app = app
 
-    def refuse(self) -> None:
-        """Say why a command does nothing here."""
+    def refuse(self, wanted: Mode = "LIVE") -> None:
+        """Say why a command of the mode `wanted` does nothing here."""
         reasons = {
-            "LIVE": "that is for replays",
-            "WATCH": "read-only: this run belongs to another process",
-            "REPLAY": "read-only: this is a replay",
+            "LIVE": "read-only: this is a replay"
+            if self._app.source.mode == "REPLAY"
+            else "read-only: this run belongs to another process",
+            "WATCH": "that is for taskyard watch, which looks at one run or another",
+            "REPLAY": "that is for replays",
         }
-        self._app.tell(reasons[self._app.source.mode], "warning")
+        self._app.tell(reasons[wanted], "warning")
 
     def _control(self) -> Control | None:
         source = self._app.source
@@ -104,6 +107,10 @@ class Steering:
             self._app.tell("nothing to move: the task has ended", "warning")
             return
         lane = Lane.FAST if moved[0].task.lane is Lane.ECONOMY else Lane.ECONOMY
+        if lane is Lane.ECONOMY and not self._app.frame.snapshot.run.economy:
+            nothing = "the economy lane saves nothing here: it is for models, and for [llm] batch = auto"
+            self._app.tell(nothing, "warning")
+            return
         for view in moved:
             control.set_lane(view.id, lane)
         self._app.tell(f"{_names([view.id for view in moved])} to the {lane} lane, from the next attempt on")
@@ -132,8 +139,12 @@ class Steering:
         control = self._control()
         if control is None:
             return
-        if self._app.frame.snapshot.run.finished is not None:
+        run = self._app.frame.snapshot.run
+        if run.finished is not None:
             self._app.tell("the run has finished already", "warning")
+            return
+        if run.dispatch == "draining":
+            self._app.tell("draining already: p takes it back", "warning")
             return
 
         def answered(yes: bool | None) -> None:
@@ -167,7 +178,16 @@ class Steering:
     def land_now(self) -> None:
         """Let the train leave with what is ready."""
         control = self._control()
-        if control is not None:
+        if control is None:
+            return
+        snapshot = self._app.frame.snapshot
+        aboard = {name for train in snapshot.trains if train.ended_at is None for name in train.tasks}
+        verified = [view.id for view in snapshot.tasks if view.state is TaskState.TO_LAND]
+        if not verified:
+            self._app.tell("nothing waits for a train", "warning")
+        elif aboard.issuperset(verified):
+            self._app.tell("nothing else waits for a train: the one on its way has all", "warning")
+        else:
             control.land_now()
             self._app.tell("the train leaves now")
 

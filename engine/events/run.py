@@ -26,7 +26,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
 
     `base` is the commit that work begins from, `target` the branch it lands on, `remote` empty where there is none.
     `max_batch` and `max_age` (seconds) are the train's; `budget_usd` None means no limit. `roles` says in words who
-    plays each.
+    plays each. `economy`: whether tasks may choose the cheaper lane, which is for what models are asked.
     """
 
     run: str
@@ -44,6 +44,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     max_age: float
     budget_usd: float | None = None
     roles: dict[str, str] = msgspec.field(default_factory=dict)
+    economy: bool = True
 
 
 class RunResumed(Event, frozen=True, kw_only=True):

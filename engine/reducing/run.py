@@ -25,6 +25,7 @@ _RUN_FIELDS = (
     "host",
     "pid",
     "roles",
+    "economy",
     "max_concurrency",
     "max_attempts",
     "max_batch",

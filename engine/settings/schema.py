@@ -201,3 +201,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     history: HistorySettings = HistorySettings()
     locks: LocksSettings = LocksSettings()
     notify: NotifySettings = NotifySettings()
+
+    @property
+    def economy(self) -> bool:
+        """Whether a task may choose the cheaper lane: a model is asked, and its row says how."""
+        roles = (self.roles.planner, self.roles.implementer, self.roles.judge)
+        return self.llm.batch == "auto" and any(role.kind == "anthropic" for role in roles)

@@ -126,7 +126,11 @@ def source_in(mode: Mode, folder: Path) -> Source:
         choice=Chosen() if mode == "WATCH" else None,
         lookups=lookups,
     )
-    source.play(ev.Noticed(at=source.now(), level="warning", text="a word"))
+    source.play(
+        ev.Noticed(at=source.now(), level="warning", text="a word"),
+        # So that something waits for the next train.
+        ev.TrainArrived(at=source.now(), train=4, landed=(), sent_back=(), problem="the remote is away"),
+    )
     return source
 
 

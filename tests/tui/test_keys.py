@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual import events
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
@@ -320,6 +321,63 @@ async def test_after_the_end_there_is_nothing_to_pause_or_drain_and_what_was_lef
             ev.TaskReopened(at=source.now(), task="T2.01"), ev.TaskQueued(at=source.now(), task="T2.01")
         )
         await until(lambda: bool(app.frame.snapshot.count(TaskState.QUEUED)))
+        await pilot.press("p")
+        await until(lambda: calls(source) == [("resume", None)])
+
+
+async def said(app: DashboardApp, pilot: Pilot[None], key: str) -> list[str]:
+    """What was told in passing once the key was pressed, and nothing that was told before."""
+    app.clear_notifications()
+    await pilot.press(key)
+    await pilot.pause()
+    return [told.message for told in app._notifications]
+
+
+async def test_what_waits_for_no_train_is_not_said_to_leave() -> None:
+    source = moments.running()
+    aboard = ev.TrainDeparted(at=source.now(), train=90, tasks=("T2.08", "T2.09"))
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        waiting = {view.id for view in app.frame.snapshot.tasks if view.state is TaskState.TO_LAND}
+        assert waiting
+        source.play(replace(aboard, tasks=tuple(waiting)))
+        await until(lambda: any(train.number == 90 for train in app.frame.snapshot.trains))
+        assert await said(app, pilot, "L") == ["nothing else waits for a train: the one on its way has all"]
+        source.play(
+            *[ev.TaskLanded(at=source.now(), task=name, commit="0" * 40, train=90) for name in waiting]
+        )
+        await until(lambda: not app.frame.snapshot.count(TaskState.TO_LAND))
+        assert await said(app, pilot, "L") == ["nothing waits for a train"]
+    assert calls(source) == []
+
+
+async def test_no_task_goes_to_a_lane_where_nothing_gets_cheaper() -> None:
+    begin, *rest = sample_run.events_until(170)
+    assert isinstance(begin, ev.RunStarted)
+    source = RecordedSource(
+        [replace(begin, economy=False), *rest], now=moments.BEGIN + 170, control=Control()
+    )
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        tasks = await ready(app)
+        while tasks.current is None or tasks.current.task.lane is Lane.ECONOMY or tasks.current.state.ended:
+            await pilot.press("j")
+        [told] = await said(app, pilot, "m")
+        assert told.startswith("the economy lane saves nothing here")
+        assert calls(source) == []
+        while tasks.current.task.lane is not Lane.ECONOMY or tasks.current.state.ended:
+            await pilot.press("j")
+        assert "to the fast lane" in (await said(app, pilot, "m"))[0]
+
+
+async def test_a_drain_is_asked_for_once() -> None:
+    source = moments.at(170, ev.DispatchChanged(at=moments.BEGIN + 170, mode="draining", max_concurrency=6))
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        assert await said(app, pilot, "X") == ["draining already: p takes it back"]
+        assert isinstance(app.screen, MainScreen)
         await pilot.press("p")
         await until(lambda: calls(source) == [("resume", None)])
 

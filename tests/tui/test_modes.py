@@ -100,6 +100,17 @@ async def test_a_key_of_another_mode_says_why_not(mode: Mode) -> None:
         await until(lambda: [n.message for n in app._notifications] == [words] * len(refused))
 
 
+async def test_a_key_says_which_mode_it_is_for() -> None:
+    live = DashboardApp(source_in("LIVE"))
+    async with live.run_test(size=WIDE, notifications=True) as pilot:
+        await pilot.press("w")
+        await until(lambda: ["taskyard watch" in n.message for n in live._notifications] == [True])
+    watched = DashboardApp(source_in("WATCH"))
+    async with watched.run_test(size=WIDE, notifications=True) as pilot:
+        await pilot.press("right_square_bracket")
+        await until(lambda: [n.message for n in watched._notifications] == ["that is for replays"])
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_palette_offers_what_works(mode: Mode) -> None:
     app = DashboardApp(source_in(mode))

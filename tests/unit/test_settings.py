@@ -37,6 +37,17 @@ def refused(root: Path, toml: str = "", **sources: Mapping[str, str]) -> str:
     return str(caught.value)
 
 
+def test_the_economy_lane_is_for_models_and_for_rows_that_choose(tmp_path: Path) -> None:
+    agents = "".join(
+        f'[roles.{role}]\nkind = "command"\ncommand = ["agent"]\n' for role in ("implementer", "judge")
+    )
+    assert load(tmp_path).economy
+    assert load(tmp_path, agents).economy
+    assert not load(tmp_path, agents + '[roles.planner]\nkind = "none"\n').economy
+    assert not load(tmp_path, '[llm]\nbatch = "off"\n').economy
+    assert not load(tmp_path, '[llm]\nbatch = "always"\n').economy
+
+
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
     settings = load_settings(tmp_path, environ={})
     assert settings.file is None

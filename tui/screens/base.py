@@ -11,8 +11,9 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from tui.frame import Frame
-from tui.modes import ModeBound, works_in
+from tui.modes import ModeBound, mode_of, works_in
 from tui.room import ENOUGH, LEAST
+from tui.source.protocol import Mode
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
@@ -73,15 +74,17 @@ class Guarded:
 class FrameScreen(Guarded, ModeBound, Screen[None]):
     """A screen that follows the run: the app shows it a frame whenever something changed."""
 
-    def refuses(self, key: str) -> bool:
-        """Whether the key is one of another mode, and does nothing in this one."""
+    def refused(self, key: str) -> Mode | None:
+        """The mode that the key is for, when it does nothing in this one."""
         bound = [
             binding.action
             for binding in self.BINDINGS
             if isinstance(binding, Binding) and key in binding.key.split(",")
         ]
         mode = self.dashboard.source.mode
-        return bool(bound) and not any(works_in(action, mode) for action in bound)
+        if not bound or any(works_in(action, mode) for action in bound):
+            return None
+        return mode_of(bound[0])
 
     def action_play(self) -> None:
         """Play or pause."""
