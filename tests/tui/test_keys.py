@@ -404,6 +404,22 @@ async def test_quitting_with_batches_under_way_asks_what_becomes_of_them(
     assert calls(source) == ([("cancel_batches", None)] if cancelled else [])
 
 
+@pytest.mark.parametrize("size", moments.SIZES)
+async def test_a_question_says_which_keys_answer_it(size: str) -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=moments.SIZES[size]) as pilot:
+        await ready(app)
+        await pilot.press("X")
+        await until(lambda: isinstance(app.screen, ConfirmScreen))
+        await until(lambda: bool(app.screen.query_one(".dialog").size))
+        dialog = app.screen.query_one(".dialog").region
+        foot = "".join(segment.text for segment in app.screen._compositor.render_strips()[dialog.bottom - 1])
+        assert "answer first: y, n or esc" in foot
+        await pilot.press("p", "greater_than_sign")
+        assert calls(source) == []
+
+
 async def test_one_question_is_asked_at_a_time() -> None:
     source = moments.running()
     app = DashboardApp(source)

@@ -30,9 +30,16 @@ _Answer = TypeVar("_Answer")
 class Question(Guarded, ModalScreen[_Answer]):
     """Asks something, for as long as `settled` says no: what has been answered by the run is not asked any more."""
 
+    KEYS: ClassVar[str] = ""
+    """Those that answer, in words: all others do nothing while it is asked."""
+
     def __init__(self, settled: Callable[[], bool]) -> None:
         super().__init__()
         self.settled = settled
+
+    def on_mount(self) -> None:
+        """Say which keys answer; the commands of the dashboard wait."""
+        self.query_one(".dialog").border_subtitle = Content(f"answer first: {self.KEYS}")
 
 
 class ConfirmScreen(Question[bool]):
@@ -44,6 +51,7 @@ class ConfirmScreen(Question[bool]):
         Binding("q", "app.leave", "Quit the dashboard", show=False),
         Binding("left,right,tab", "app.focus_next", "Other button", show=False),
     ]
+    KEYS = "y, n or esc"
 
     def __init__(self, question: str, detail: str, yes: str, no: str, *, settled: Callable[[], bool]) -> None:
         super().__init__(settled)
@@ -82,6 +90,7 @@ class PendingBatchesScreen(Question[str]):
         Binding("q", "app.leave", "Quit and leave them", show=False),
         Binding("left,right,tab", "app.focus_next", "Other button", show=False),
     ]
+    KEYS = "y, c, n or esc"
 
     def __init__(self, pending: int, *, settled: Callable[[], bool]) -> None:
         super().__init__(settled)
