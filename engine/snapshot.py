@@ -82,18 +82,28 @@ class AttemptView(msgspec.Struct, frozen=True):
     lessons: tuple[LessonGiven, ...] = ()
 
 
+class LessonTaught(msgspec.Struct, frozen=True):
+    """A lesson that a task caused, in the newest of its attempts that did, which ran under these `terms`."""
+
+    id: str
+    text: str
+    attempt: int
+    terms: str = ""
+    resolved: bool = False
+
+
 class TaskView(msgspec.Struct, frozen=True, eq=False):
     """All that is known of one task. `usd` counts calls with a known price; `started` is its first attempt.
 
     `model_calls`, `batched_requests` and `cache_hits` are those of `Totals`; `batched` counts requests on their way.
     `over` says that the newest attempt came to an end of its own, so that the next one is another; without it, an
     attempt that stands still was interrupted. `failures` and `returns` count failed attempts and send-backs since
-    somebody last asked to retry; `feedback` is what the next attempt is told; `learned` are the newest lessons this
-    task caused and has not resolved yet. `ended_badly` are the attempts that did, the newest of them last. `ended`
-    stands until somebody works on it again after a retry; for `idle` seconds since it started it had ended, or nobody
-    worked on the run. `revised` is the row as it was taken in once the task had begun:
-    a retry takes it. `removed` says that the board no longer asks for the task, which was cancelled for that. `put_off`
-    is an edit of the board that ends the task here, once no other orchestrator works on it.
+    somebody last asked to retry; `feedback` is what the next attempt is told; `taught` are the newest lessons this
+    task caused, `learned` those it has not resolved yet. `ended_badly` are the attempts that did, the newest of
+    them last. `ended` stands until somebody works on it again after a retry; for `idle` seconds since it started
+    it had ended, or nobody worked on the run. `revised` is the row as it was taken in once the task had begun: a
+    retry takes it. `removed` says that the board no longer asks for the task, which was cancelled for that.
+    `put_off` is an edit of the board that ends the task here, once no other orchestrator works on it.
     """
 
     task: Task
@@ -130,6 +140,7 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
     failures: int = 0
     returns: int = 0
     learned: tuple[str, ...] = ()
+    taught: tuple[LessonTaught, ...] = ()
     spans: tuple[StageSpan, ...] = ()
     calls: tuple[CallView, ...] = ()
     ended_badly: tuple[AttemptView, ...] = ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET
 
@@ -16,6 +16,7 @@ from engine.bus import Bus
 from engine.errors import StageFailedError
 from engine.landing import SentBack
 from engine.model import Change, LessonGiven, Plan, Stage, Task
+from engine.rows import words
 from engine.snapshot import TaskView
 from engine.store.lessons import LessonQuery, LessonStore, failed_check
 
@@ -35,14 +36,37 @@ _PATH = re.compile(r"(?<![\w@+-])[\w@+-]++(?:(?:/[\w@.+-]+)+|\.[a-z]{1,5}\b)")
 """What a task's text has for files, as long as no plan names them. Each word is looked at once, however long."""
 
 
-class Teaching:
-    """The lessons of one run. `max_tokens` bounds what one prompt is given (see `estimated_tokens`)."""
+_WORD = re.compile(r"[^\W\d_]{2,}")
 
-    def __init__(self, lessons: LessonStore, bus: Bus, run: str, *, max_tokens: int) -> None:
+_COMMONPLACE = frozenset(
+    "agent all and are as at been change changed changes commit committed complete completed created done "
+    "edited everything file files finished for from good has have implemented in is it job now of ok okay on "
+    "ready run successful successfully task that the there this to updated was were with work worked working "
+    "wrote".split()
+)
+"""Words that an agent may end with whatever it did."""
+
+
+class Teaching:
+    """The lessons of one run. `max_tokens` bounds what one prompt is given (see `estimated_tokens`).
+
+    `terms` gives a digest of what an attempt at a task runs under now (see `engine.terms`).
+    """
+
+    def __init__(
+        self,
+        lessons: LessonStore,
+        bus: Bus,
+        run: str,
+        *,
+        max_tokens: int,
+        terms: Callable[[Task], str] = words,
+    ) -> None:
         self._lessons = lessons
         self._bus = bus
         self._run = run
         self._max_tokens = max_tokens
+        self._terms = terms
 
     async def choose(self, task: Task, plan: Plan) -> tuple[LessonGiven, ...]:
         """Give the best few lessons for a task: by its type, its files and its words."""
@@ -87,18 +111,21 @@ class Teaching:
     async def resolve(self, view: TaskView, change: Change) -> None:
         """Fill in what helped: what the Implementer said in closing of the change that landed.
 
-        Where that only repeats what was to be done it says nothing of how, and the lessons stay open. What earlier runs
-        learned from the same task, the same words under the same id, has waited for it too.
+        Where that tells nothing of how, and where a person has changed the row, its check or the roles since the
+        failure, the lessons stay open. What earlier runs learned from the same task, the same words under the same id,
+        has waited for it too.
         """
         helped = change.summary if change.said is UNSET else change.said
-        if view.task.scope.strip().startswith(helped.removesuffix("…")):
+        if _tells_nothing(helped, view):
             return
-        earlier = await asyncio.to_thread(self._left_open, view.task)
-        for lesson in dict.fromkeys((*view.learned, *earlier)):
+        terms = await asyncio.to_thread(self._terms, view.task)
+        own = [each.id for each in view.taught if each.terms == terms and not each.resolved]
+        earlier = await asyncio.to_thread(self._left_open, view.task, terms)
+        for lesson in dict.fromkeys((*own, *earlier)):
             await asyncio.to_thread(self._lessons.resolve, lesson, helped)
             self._bus.emit(ev.LessonResolved(at=self._bus.clock(), task=view.id, lesson=lesson))
 
-    def _left_open(self, task: Task) -> list[str]:
+    def _left_open(self, task: Task, terms: str) -> list[str]:
         """The ids of the lessons of this very task that nothing has helped yet, of this run and of earlier ones."""
         scope = _short(task.scope)
         found = self._lessons.search(LessonQuery(text=f"{task.id} {scope}"))
@@ -106,7 +133,8 @@ class Teaching:
             lesson.id
             for lesson in found.lessons
             if not lesson.resolution
-            and (lesson.metadata.get("task"), lesson.metadata.get("scope")) == (task.id, scope)
+            and (lesson.metadata.get("task"), lesson.metadata.get("scope"), lesson.metadata.get("terms"))
+            == (task.id, scope, terms)
         ]
 
     async def _record(
@@ -119,6 +147,7 @@ class Teaching:
         paths: Sequence[str],
         about: str,
     ) -> None:
+        terms = await asyncio.to_thread(self._terms, task)
         lesson = await self._lessons.record(
             task_type(task, plan),
             str(stage),
@@ -130,6 +159,7 @@ class Teaching:
                 "scope": _short(task.scope),
                 "run": self._run,
                 "files": " ".join(paths),
+                "terms": terms,
             },
         )
         self._bus.emit(
@@ -139,6 +169,7 @@ class Teaching:
                 lesson=lesson.id,
                 text=lesson.brief(200, counted=False),
                 times_seen=lesson.times_seen,
+                terms=terms,
             )
         )
 
@@ -146,6 +177,29 @@ class Teaching:
 def task_type(task: Task, plan: Plan) -> str:
     """The type that the board gives, else the one that the Planner found."""
     return task.type if task.type != "task" else plan.type
+
+
+def _tells_nothing(helped: str, view: TaskView) -> bool:
+    """Whether what an Implementer said tells nothing of how it came to land.
+
+    That is so where it only repeats what was to be done or what everybody says in closing, and where an attempt that
+    failed has said the same.
+    """
+    task = view.task
+    asked = " ".join((task.id, task.scope, task.acceptance, task.command or ""))
+    if _words_in(helped) <= _words_in(asked) | _COMMONPLACE:
+        return True
+    changes = [each.change for each in view.ended_badly if each.change is not None]
+    return any(change.said is not UNSET and _alike(change.said, helped) for change in changes)
+
+
+def _words_in(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower()))
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two texts differ in nothing but numbers and spacing."""
+    return _WORD.findall(one.lower()) == _WORD.findall(other.lower())
 
 
 def _cut(report: str) -> str:

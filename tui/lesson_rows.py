@@ -24,6 +24,9 @@ NARROW = 60
 LONGEST = 2000
 """Characters of a resolution in the list; the lesson by itself shows all of it."""
 
+_NOT_FOR_PEOPLE = frozenset({"terms"})
+"""Digests among what is known of a lesson."""
+
 
 def hit_rows(lesson: Lesson, spans: Sequence[Span], cells: int, now: float) -> list[Line]:
     """A lesson in a list: what failed on one line, as far as there is room, and below it what helped, whole.
@@ -76,7 +79,11 @@ def lesson_facts(lesson: Lesson, now: float) -> list[tuple[str, str, str]]:
         ("seen", "", f"{lesson.times_seen:,} time" + ("s" if lesson.times_seen != 1 else "")),
         ("first", "", _moment(lesson.first_seen, now)),
         ("last", "", _moment(lesson.last_seen, now)),
-        *((key, f"metadata.{key}", value) for key, value in lesson.metadata.items()),
+        *(
+            (key, f"metadata.{key}", value)
+            for key, value in lesson.metadata.items()
+            if key not in _NOT_FOR_PEOPLE
+        ),
         ("id", "id", lesson.id),
     ]
     return [(safe_text(name, 40), field, value) for name, field, value in facts if value]

@@ -31,6 +31,7 @@ from engine.store.cache import ResultCache, digest
 from engine.store.lessons import LessonStore, secrets_of
 from engine.store.state_db import state_watch
 from engine.teaching import Teaching
+from engine.terms import terms_of
 
 
 async def assemble(
@@ -156,7 +157,13 @@ async def _assemble(
         calls=ModelCalls(client, cache, bus, batches=batcher, endpoint=endpoint, new_id=make_id),
         budget=budget,
         cache=cache,
-        teaching=Teaching(lessons, bus, run, max_tokens=settings.lessons.max_tokens),
+        teaching=Teaching(
+            lessons,
+            bus,
+            run,
+            max_tokens=settings.lessons.max_tokens,
+            terms=lambda task: terms_of(task, settings),
+        ),
         outcomes=outcomes,
         requests=await requests_over(project, prompts, base),
     )

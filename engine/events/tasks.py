@@ -157,12 +157,16 @@ class LessonsGiven(Event, frozen=True, kw_only=True):
 
 
 class LessonRecorded(Event, frozen=True, kw_only=True):
-    """A failure became a lesson, or raised the count of one that was known."""
+    """A failure became a lesson, or raised the count of one that was known.
+
+    `terms` is a digest of what the failed attempt ran under: the words of its row, its check, who plays the roles.
+    """
 
     task: str
     lesson: str
     text: str
     times_seen: int = 1
+    terms: str = ""
 
 
 class LessonResolved(Event, frozen=True, kw_only=True):

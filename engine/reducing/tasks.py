@@ -12,13 +12,13 @@ from engine.figures import StageTime
 from engine.model import Stage, TaskState
 from engine.reducing.facts import Facts
 from engine.reducing.motion import ended_at, reopened, stopped, worked_on
-from engine.snapshot import AttemptView, LessonNote, StageSpan, TaskView
+from engine.snapshot import AttemptView, LessonNote, LessonTaught, StageSpan, TaskView
 
 MAX_SPANS = 60  # stages of one task, the newest
 MAX_ATTEMPTS = 12  # of one task that ended badly, the newest
 MAX_LANDINGS = 240  # times, for the rate of landing
 MAX_LESSONS = 50  # notes of what was learned, the newest
-MAX_LEARNED = 20  # lessons of one task that wait for what helps, the newest
+MAX_LEARNED = 20  # lessons that one task caused, the newest
 
 
 def _task_queued(state: Facts, e: ev.TaskQueued) -> None:
@@ -257,8 +257,11 @@ def _lessons_given(state: Facts, e: ev.LessonsGiven) -> None:
 def _lesson_recorded(state: Facts, e: ev.LessonRecorded) -> None:
     state.add(lessons_recorded=1)
     view = state.tasks.get(e.task)
-    if view is not None and e.lesson not in view.learned:
-        state.change(e.task, learned=(*view.learned, e.lesson)[-MAX_LEARNED:])
+    if view is not None:
+        taught = LessonTaught(e.lesson, e.text, view.attempt, e.terms)
+        earlier = (each for each in view.taught if each.id != e.lesson)
+        learned = view.learned if e.lesson in view.learned else (*view.learned, e.lesson)
+        state.change(e.task, learned=learned[-MAX_LEARNED:], taught=(*earlier, taught)[-MAX_LEARNED:])
     note = LessonNote(e.at, e.task, e.lesson, e.text, e.times_seen)
     # One lesson is one note, the newest: tasks that fail by the same are told in its count.
     others = tuple(other for other in state.lesson_notes if other.lesson != e.lesson)
@@ -268,7 +271,13 @@ def _lesson_recorded(state: Facts, e: ev.LessonRecorded) -> None:
 def _lesson_resolved(state: Facts, e: ev.LessonResolved) -> None:
     view = state.tasks.get(e.task)
     if view is not None:
-        state.change(e.task, learned=tuple(lesson for lesson in view.learned if lesson != e.lesson))
+        state.change(
+            e.task,
+            learned=tuple(lesson for lesson in view.learned if lesson != e.lesson),
+            taught=tuple(
+                replace(each, resolved=True) if each.id == e.lesson else each for each in view.taught
+            ),
+        )
     state.lesson_notes = tuple(
         replace(note, resolved=True) if note.lesson == e.lesson else note for note in state.lesson_notes
     )

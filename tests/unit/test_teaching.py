@@ -182,6 +182,68 @@ async def test_what_lands_in_a_later_run_resolves_what_that_task_taught_before(s
     }
 
 
+@pytest.mark.parametrize("changed_between", [True, False])
+@pytest.mark.parametrize("run", ["the same run", "a later run"])
+async def test_nobody_knows_what_helped_where_a_person_changed_the_terms(
+    store: LessonStore, run: str, changed_between: bool
+) -> None:
+    terms = "before"
+    bus = begun()
+    first = Teaching(store, bus, "r1", max_tokens=800, terms=lambda task: terms)
+    await first.learn(TAX, Plan(), Stage.VERIFY, failed("false` ended with status 1"))
+    if changed_between:
+        terms = "after"
+    bus = bus if run == "the same run" else begun()
+    change = Change("1" * 40, "0" * 40, summary=TAX.scope, said="Rounded once.")
+    await Teaching(store, bus, "r2", max_tokens=800, terms=lambda task: terms).resolve(
+        bus.state.view("T1"), change
+    )
+    assert only(store).resolution == ("" if changed_between else "Rounded once.")
+    [given] = await first.choose(TAX, Plan())
+    assert ("What helped" in given.text) is not changed_between
+
+
+async def test_a_task_resolves_what_it_taught_though_another_failed_alike_since(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800, terms=lambda task: task.id)
+    for task in (TAX, RECEIPT):
+        await teaching.learn(task, Plan(), Stage.VERIFY, failed("false` ended with status 1"))
+    assert only(store).times_seen == 2
+    change = Change("1" * 40, "0" * 40, said="Rounded once.")
+    await teaching.resolve(bus.state.view("T1"), change)
+    assert only(store).resolution == "Rounded once."
+    assert [each.resolved for task in ("T1", "T2") for each in bus.state.view(task).taught] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("said", "helps"),
+    [
+        ("agent on T1\nDone T1.", False),
+        ("All changes are committed, the task is complete ✓", False),
+        ("T1: make tax", False),
+        ("Round the tax half up!", False),
+        ("Wrote 3 files", False),
+        ("Rounded 2 times", False),
+        ("Rounded at the end", True),
+        ("四捨五入", True),
+    ],
+)
+async def test_closing_words_that_tell_nothing_are_not_what_helped(
+    store: LessonStore, said: str, helps: bool
+) -> None:
+    bus = Bus(clock=lambda: 100.0)
+    bus.emit(samples.started(replace(TAX, command="make tax")))
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    task = bus.state.view("T1").task
+    bus.emit(samples.begun("T1", at=1.0))
+    before = Change("1" * 40, "0" * 40, said="Rounded 17  times")
+    bus.emit(ev.ChangeCommitted(at=2.0, task="T1", attempt=1, change=before))
+    await teaching.learn(task, Plan(), Stage.VERIFY, failed("make tax` ended with status 1"))
+    bus.emit(ev.AttemptFailed(at=3.0, task="T1", attempt=1, stage=Stage.VERIFY, reason="exit 1"))
+    await teaching.resolve(bus.state.view("T1"), Change("2" * 40, "0" * 40, said=said))
+    assert only(store).resolution == (said if helps else "")
+
+
 async def test_an_unknown_other_is_not_made_up(store: LessonStore) -> None:
     bus = begun()
     teaching = Teaching(store, bus, "r1", max_tokens=800)
