@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, TypedDict
 
 import msgspec
@@ -125,13 +124,10 @@ class HistoryRecorder:
     orchestrator landed is kept by that one; what was begun here is ended all the same.
     """
 
-    def __init__(
-        self, pruner: HistoryPruner, run: str, state: Callable[[], RunState], *, journal_path: Path
-    ) -> None:
+    def __init__(self, pruner: HistoryPruner, run: str, state: Callable[[], RunState]) -> None:
         self.pruner = pruner
         self._run = run
         self._state = state
-        self._journal_path = journal_path
         running = pruner.find(run=run, status=TaskState.RUNNING, limit=-1)
         self._open = {entry.task: (entry.id, entry.idle) for entry in running}
         self._run_idle = state().run.idle
@@ -204,13 +200,9 @@ class HistoryRecorder:
         return f"{self._run}/{event.task}/{event.at:.6f}"
 
     def figures(self) -> HistoryFigures:
-        """The figures, with the size of the file that the journal shares."""
+        """The figures now; the journal's size counts what SQLite has not yet folded into the file."""
         stats = self.pruner.stats()
-        size = 0
-        with contextlib.suppress(OSError):
-            size = self._journal_path.stat().st_size
-        values = {name: getattr(stats, name) for name in HistoryFigures.__struct_fields__}
-        return HistoryFigures(**{**values, "journal_bytes": size})
+        return HistoryFigures(**{name: getattr(stats, name) for name in HistoryFigures.__struct_fields__})
 
 
 class _Result(TypedDict):

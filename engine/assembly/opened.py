@@ -73,12 +73,8 @@ async def _claim(
     past = await asyncio.to_thread(lambda: list(journal.events(run, claim.run.resume_after)))
     sink = JournalSink(journal, run, lambda: bus.state)
     bus.attach(sink, RunState().apply_all(event for _, event in past))
-    history = HistoryRecorder(
-        HistoryPruner(database, _policy(settings, paths), clock=bus.clock),
-        run,
-        lambda: bus.state,
-        journal_path=paths.state_db,
-    )
+    pruner = HistoryPruner(database, _policy(settings, paths), clock=bus.clock)
+    history = HistoryRecorder(pruner, run, lambda: bus.state)
     history.settle({row.run: row.ended for row in journal.runs() if row.ended is not None})
     bus.subscribe(history.hear)
     return OpenedRun(run, run if claim.spaced else "", bool(past), database, journal, sink, history)

@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -21,8 +22,8 @@ from engine.errors import StoreError
 from engine.model import AnswerSource, Role, TaskState, Usage
 from engine.recorder import HistoryRecorder, JournalSink
 from engine.state import RunState
-from engine.store.database import Database
-from engine.store.history import HistoryPruner, PrunePolicy
+from engine.store.database import Database, ReadOnlyDatabase
+from engine.store.history import HistoryPruner, HistoryReader, PrunePolicy
 from engine.store.journal import Journal
 from engine.store.journal_reader import JournalReader
 from engine.store.owner import Owner
@@ -280,7 +281,7 @@ def historian(
 ) -> tuple[HistoryPruner, HistoryRecorder]:
     policy = PrunePolicy(max_bytes=10**6, max_age=86_400.0, max_entries=100, archive_dir=folder / "old")
     pruner = HistoryPruner(database, policy, clock=lambda: 20.0)
-    recorder = HistoryRecorder(pruner, run, lambda: bus.state, journal_path=folder / "state.db")
+    recorder = HistoryRecorder(pruner, run, lambda: bus.state)
     bus.subscribe(recorder.hear)
     return pruner, recorder
 
@@ -392,3 +393,19 @@ async def test_an_ended_task_is_in_the_history_with_what_it_used(tmp_path: Path)
     assert (entries["B-2"].status, entries["B-2"].reason) == ("cancelled", "cancelled")
     assert figures.entries == 2
     assert figures.journal_bytes > 0
+
+
+async def test_the_journal_is_as_large_as_another_process_finds_it(tmp_path: Path) -> None:
+    with run_in(tmp_path) as (bus, _, database):
+        pruner, recorder = historian(database, bus, tmp_path)
+        await bus.commit(started())
+        sizes = [recorder.figures().journal_bytes]
+        for _ in range(3):
+            for number in range(100):
+                bus.emit(ev.Progressed(at=3.0, task="A-1", text=f"{number} " * 60))
+            await bus.commit(ev.Progressed(at=3.0, task="A-1", text="done"))
+            sizes.append(recorder.figures().journal_bytes)
+        other = ReadOnlyDatabase(tmp_path / "state.db")
+        assert HistoryReader(other, pruner.policy).stats().journal_bytes == sizes[-1]
+        other.close()
+    assert all(after > before for before, after in pairwise(sizes)), "though the WAL holds it all"
