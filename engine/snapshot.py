@@ -51,7 +51,10 @@ class StageSpan(msgspec.Struct, frozen=True):
 
 
 class CallView(msgspec.Struct, frozen=True):
-    """One model call of a task, as the task screen lists it."""
+    """One model call of a task, or one turn of an agent command (`agent`), as the task screen lists it.
+
+    `record` names the file that holds a call's exact prompt and answer, or an agent's prompt.
+    """
 
     id: str
     attempt: int
@@ -66,6 +69,7 @@ class CallView(msgspec.Struct, frozen=True):
     usd_saved: float = 0.0
     error: str = ""
     record: str = ""
+    agent: bool = False
 
 
 class AttemptView(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The exact prompt and answer of one model call, read from the file that the engine kept of it."""
+"""The exact prompt and answer of one model call, or the prompt of an agent, from the file the engine kept of it."""
 
 from __future__ import annotations
 
@@ -42,6 +42,20 @@ def record_lines(path: Path, width: int) -> list[Line]:
     if len(lines) > MAX_LINES:
         return [*lines[:MAX_LINES], text("… the call goes on: o opens all of it", "warn")]
     return lines
+
+
+def prompt_lines(path: Path, width: int) -> list[Line]:
+    """What went to an agent's stdin, as lines. Blocks; a file that is gone is told in words."""
+    try:
+        prompt = path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        return [text(f"the record of this prompt cannot be read: {error.strerror}", "warn")]
+    lines = [text("prompt, on the stdin of the command", "accent strong")]
+    for row in safe_lines(prompt):
+        lines += hard_wrapped(text(f"  {row}", "muted"), width)
+        if len(lines) > MAX_LINES:
+            return [*lines[:MAX_LINES], text("… the prompt goes on: o opens all of it", "warn")]
+    return [*lines, BLANK, text("what the command answered is in its log", "faint")]
 
 
 def _message_lines(message: Message, width: int) -> list[Line]:

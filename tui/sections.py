@@ -225,7 +225,7 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
         )
     lines += [BLANK, *_usage_lines(usage, 20 if width >= 60 else 8), BLANK]
     if not view.calls:
-        return [*lines, text("no model call yet", "muted")]
+        return [*lines, text(nobody_asked(view), "muted")]
     lines += [*_attempt_lines(view.calls), BLANK]
     lines.append(
         text(
@@ -238,6 +238,13 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     if any(call.usd_saved < 0 for call in view.calls):
         lines += [BLANK, *wrapped(_BELOW_NOTHING, width, "faint")]
     return lines
+
+
+def nobody_asked(view: TaskView) -> str:
+    """Why the task has no calls to show."""
+    if not view.state.ended:
+        return "no model or agent was asked yet"
+    return "no record was kept of its calls" if view.attempt else "no model or agent was asked"
 
 
 _BELOW_NOTHING = (
@@ -273,14 +280,18 @@ def _usage_lines(usage: Usage, cells: int) -> list[Line]:
 
 
 def _call_line(call: CallView) -> Line:
-    cost = money(call.usd) if call.usd is not None else "?" if call.source else ""
+    silent = call.agent and call.source is None  # it tells nothing of its use
+    cost = money(call.usd) if call.usd is not None else "?" if call.source or silent else ""
     saved = money(call.usd_saved) if call.usd_saved else ""
     usage = call.usage
     spans = [
         (f"{call.attempt:>7}  ", "muted"),
         (f"{call.role:<12}", "text"),
         (fit(source_of(call), 7), "batch" if call.batched else "muted"),
-        (f"{thousands(usage.prompt):>7}{thousands(usage.output):>7}", "text"),
+        (
+            f"{'?':>7}{'?':>7}" if silent else f"{thousands(usage.prompt):>7}{thousands(usage.output):>7}",
+            "text",
+        ),
         (f"{cost:>9}", "text"),
         (f"{saved:>9}  ", "warn" if call.usd_saved < 0 else "good"),
         (safe_text(call.model, 40), "faint"),
@@ -292,6 +303,8 @@ def _call_line(call: CallView) -> Line:
 
 def source_of(call: CallView) -> str:
     """Where the answer came from, or that it is awaited."""
+    if call.agent:
+        return "agent…" if call.ended is None else "failed" if call.error else "agent"
     if call.source is not None:
         return str(call.source)
     if call.ended is not None:

@@ -8,6 +8,8 @@ module, and the names here.
 from engine.events.base import Event
 from engine.events.board import BoardLeft, BoardOffered, BoardTaken, RowsRefused
 from engine.events.calls import (
+    AgentAsked,
+    AgentEnded,
     BatchCreating,
     BatchEnded,
     BatchPolled,
@@ -54,6 +56,8 @@ from engine.events.trains import Pushed, TrainArrived, TrainDeparted, TrainMoved
 from engine.events.wire import AnyEvent, decode, encode, storable
 
 __all__ = [
+    "AgentAsked",
+    "AgentEnded",
     "AnyEvent",
     "AttemptFailed",
     "AttemptStarted",

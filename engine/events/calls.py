@@ -1,4 +1,4 @@
-"""Model calls and the batches that carry them, from the first try to the price paid."""
+"""Model calls, turns of agent commands, and the batches that carry them, from the first try to the price paid."""
 
 from __future__ import annotations
 
@@ -56,6 +56,28 @@ class CallFailed(Event, frozen=True, kw_only=True):
     usd: float | None = None
 
 
+class AgentAsked(Event, frozen=True, kw_only=True):
+    """An agent command was given its prompt. `model` is the command's name, `record` the file with that very prompt."""
+
+    call: str
+    task: str
+    attempt: int
+    role: Role
+    model: str
+    record: str = ""
+
+
+class AgentEnded(Event, frozen=True, kw_only=True):
+    """An agent command ended that told nothing of its use; the end of one that does is a `CallAnswered`.
+
+    `error` says what was wrong, if anything.
+    """
+
+    call: str
+    task: str
+    error: str = ""
+
+
 class BatchCreating(Event, frozen=True, kw_only=True):
     """A batch is about to be created. Journaled first, so that a restart can find it at the service by its ids."""
 
@@ -96,5 +118,13 @@ class BatchEnded(Event, frozen=True, kw_only=True):
 
 
 CallEvent = (
-    CallStarted | CallAnswered | CallFailed | BatchCreating | BatchSubmitted | BatchPolled | BatchEnded
+    CallStarted
+    | CallAnswered
+    | CallFailed
+    | AgentAsked
+    | AgentEnded
+    | BatchCreating
+    | BatchSubmitted
+    | BatchPolled
+    | BatchEnded
 )

@@ -1,12 +1,13 @@
-"""The way from a stage to an agent command: at work in the attempt's worktree, watched, and its bill booked."""
+"""The way from a stage to an agent command: at work in the attempt's worktree, its prompt kept, its bill booked."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from engine import events as ev
 from engine.activities import Attempt
-from engine.errors import BudgetReachedError
+from engine.errors import BudgetReachedError, TaskyardError
 from engine.llm.budget import Budget
 from engine.local.attempts import Attempts
 from engine.local.context import RunContext
@@ -43,35 +44,30 @@ class Agents:
         settings = role_settings(context.settings.roles, role)
         await self._attempts.worktree(attempt)
         await self._attempts.workspace(attempt).bring(*plan.files)
-        async with self._guarding.stashes(task_id), self._guarding.repository(attempt):
-            said = await run_agent(
-                settings.command,
-                self._requests.agent_prompt(role, attempt, plan, context.command(attempt.task), diff),
-                cwd=Path(attempt.worktree),
-                env=context.child_environment(settings.env),
-                log=context.logs.path(attempt, stage),
-                max_log=context.settings.run.max_log,
-                timeout=settings.timeout,
-                idle_timeout=settings.idle_timeout,
-                progress=lambda line: context.logs.progress(attempt, line),
-            )
-        if said.usd is None:
-            self._tell_unlimited(Path(settings.command[0]).name)
-        if said.usage.total or said.usd is not None:
-            self._budget.book(task_id, said.usd or 0.0)
-            await context.bus.commit(
-                ev.CallAnswered(
-                    at=context.now(),
-                    call=context.new_id(),
-                    task=task_id,
-                    attempt=attempt.number,
-                    role=role,
-                    model=Path(settings.command[0]).name,
-                    source=AnswerSource.CALL,
-                    usage=said.usage,
-                    usd=said.usd,
+        prompt = self._requests.agent_prompt(role, attempt, plan, context.command(attempt.task), diff)
+        asked = await self._asked(role, attempt, Path(settings.command[0]).name, prompt)
+        try:
+            async with self._guarding.stashes(task_id), self._guarding.repository(attempt):
+                said = await run_agent(
+                    settings.command,
+                    prompt,
+                    cwd=Path(attempt.worktree),
+                    env=context.child_environment(settings.env),
+                    log=context.logs.path(attempt, stage),
+                    max_log=context.settings.run.max_log,
+                    timeout=settings.timeout,
+                    idle_timeout=settings.idle_timeout,
+                    progress=lambda line: context.logs.progress(attempt, line),
                 )
-            )
+        except TaskyardError as error:
+            self._ended(asked, error.message)
+            raise
+        if said.usd is None:
+            self._tell_unlimited(asked.model)
+        if said.usage.total or said.usd is not None:
+            await self._billed(asked, said)
+        else:
+            self._ended(asked, said.complaint)
         return said
 
     def _tell_unlimited(self, program: str) -> None:
@@ -81,6 +77,46 @@ class Agents:
             self._context.bus.notice(
                 "warning", f"{program} reports no cost: [budget] cannot hold what it spends"
             )
+
+    async def _asked(self, role: Role, attempt: Attempt, name: str, prompt: str) -> ev.AgentAsked:
+        """Tell that the agent is asked, its prompt on disk by then."""
+        context, call = self._context, self._context.new_id()
+        data = prompt.encode("utf-8", "replace")
+        record = await asyncio.to_thread(context.logs.keep, attempt, f"{call}.prompt", data)
+        asked = ev.AgentAsked(
+            at=context.now(),
+            call=call,
+            task=attempt.task.id,
+            attempt=attempt.number,
+            role=role,
+            model=name,
+            record=record,
+        )
+        context.bus.emit(asked)
+        return asked
+
+    def _ended(self, asked: ev.AgentAsked, problem: str) -> None:
+        context = self._context
+        context.bus.emit(ev.AgentEnded(at=context.now(), call=asked.call, task=asked.task, error=problem))
+
+    async def _billed(self, asked: ev.AgentAsked, said: AgentReport) -> None:
+        now = self._context.now()
+        self._budget.book(asked.task, said.usd or 0.0)
+        await self._context.bus.commit(
+            ev.CallAnswered(
+                at=now,
+                call=asked.call,
+                task=asked.task,
+                attempt=asked.attempt,
+                role=asked.role,
+                model=asked.model,
+                source=AnswerSource.CALL,
+                usage=said.usage,
+                usd=said.usd,
+                duration=max(0.0, now - asked.at),
+                record=asked.record,
+            )
+        )
 
     def _require_budget(self, task_id: str) -> None:
         """Begin no turn once the budget is used up: what a turn costs is known only when it has ended."""

@@ -44,6 +44,16 @@ class StageLogs:
             self._told_at[attempt.task.id] = now
             self._bus.emit(ev.Progressed(at=now, task=attempt.task.id, text=text[:LONGEST_LINE]))
 
+    def keep(self, attempt: Attempt, name: str, data: bytes) -> str:
+        """Keep a record beside the attempt's logs; gives its path, or nothing where a full disk left no room."""
+        path = self.folder(attempt) / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        except OSError:
+            return ""
+        return str(path)
+
     def write(self, attempt: Attempt, stage: Stage, text: str) -> None:
         """Add to the stage's log."""
         path = self.path(attempt, stage)

@@ -1,4 +1,4 @@
-"""Model calls, single and in batches: what they cost and what was saved."""
+"""Model calls, single and in batches, and turns of agent commands: what they cost and what was saved."""
 
 from __future__ import annotations
 
@@ -109,6 +109,19 @@ def _call_failed(state: Facts, e: ev.CallFailed) -> None:
         state.change(e.task, last=f"{e.error}; again in {e.retry_in:.0f} s")
 
 
+def _agent_asked(state: Facts, e: ev.AgentAsked) -> None:
+    view = state.tasks.get(e.task)
+    if view is not None:
+        asked = CallView(e.call, e.attempt, e.role, e.model, e.at, agent=True, record=e.record)
+        state.change(e.task, **calls_of((*view.calls, asked)))
+
+
+def _agent_ended(state: Facts, e: ev.AgentEnded) -> None:
+    view = state.tasks.get(e.task)
+    if view is not None:
+        state.change(e.task, **end_call(view, e.call, e.at, error=e.error))
+
+
 def _spend(state: Facts, role: Role, model: str, **amounts: Any) -> None:
     """Raise sums of what the role spent on the model."""
     line = state.spend.get((role, model), SpendLine(role, model))
@@ -163,6 +176,8 @@ HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     ev.CallStarted: _call_started,
     ev.CallAnswered: _call_answered,
     ev.CallFailed: _call_failed,
+    ev.AgentAsked: _agent_asked,
+    ev.AgentEnded: _agent_ended,
     ev.BatchCreating: _batch_creating,
     ev.BatchSubmitted: _batch_submitted,
     ev.BatchPolled: _batch_polled,

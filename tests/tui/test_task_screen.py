@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from engine import events as ev
 from engine.log_times import LogTimes
-from engine.model import Stage, Task, TaskState
+from engine.model import Role, Stage, Task, TaskState
 from engine.snapshot import AttemptView, StageSpan, TaskView
 from tests import recorded_demo
 from tests.tui import moments, sample_run
@@ -17,10 +18,10 @@ from tui.app import DashboardApp
 from tui.line import plain
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
-from tui.sections import timeline_lines
+from tui.sections import nobody_asked, timeline_lines
 from tui.source import RecordedSource
 from tui.widgets.pager import Pager
-from tui.widgets.task_body import SECTIONS
+from tui.widgets.task_body import SECTIONS, TaskBody
 
 
 async def test_every_section_of_the_task_screen_opens() -> None:
@@ -153,3 +154,71 @@ async def test_earlier_tries_are_one_key_away() -> None:
         await until(lambda: "attempt 2 of 2" in shown(app, "#place"))
         await pilot.press("3")
         await until(lambda: "call" in shown(app, "#place"))
+
+
+@pytest.mark.parametrize(
+    ("ended", "source"),
+    [(None, "agent…"), ("", "agent"), ("agent ended with status 7: no credits", "failed")],
+)
+async def test_the_prompt_of_an_agent_is_shown_as_it_went_to_its_stdin(
+    tmp_path: Path, ended: str | None, source: str
+) -> None:
+    record = tmp_path / "c1.prompt"
+    record.write_bytes(
+        "Role: implementer\nTask: T2.10\n\n[b]Round[/b] \x1b[2Jprices 世界 \n".encode() + b"\xff"
+    )
+    moment = moments.at(95)
+    moment.play(asked := agent_asked(moment.now(), str(record)))
+    if ended is not None:
+        moment.play(ev.AgentEnded(at=moment.now(), call=asked.call, task=asked.task, error=ended))
+    app = DashboardApp(moment)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        app.open_task("T2.10")
+        await pilot.pause()
+        await pilot.press("3")
+        await until(lambda: "Task: T2.10" in shown(app, "#body"))
+        assert "  [b]Round[/b] prices 世界" in shown(app, "#body")
+        assert (ended or "") in shown(app, "#body")
+        assert f"implementer, {source}, codex" in shown(app, "#place")
+        body = app.screen.query_one(TaskBody)
+        assert body.whole() == record
+        await pilot.press("8")
+        await until(lambda: "codex" in shown(app, "#body"))
+        row = next(line for line in shown(app, "#body").splitlines() if "codex" in line)
+        assert row.split()[:6] == ["1", "implementer", source, "?", "?", "?"]
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        (TaskView(Task("T1", "scope"), TaskState.WAITING), "no model or agent was asked yet"),
+        (TaskView(Task("T1", "scope"), TaskState.RUNNING, attempt=1), "no model or agent was asked yet"),
+        (TaskView(Task("T1", "scope"), TaskState.FAILED, attempt=3), "no record was kept of its calls"),
+        (TaskView(Task("T1", "scope"), TaskState.LANDED), "no model or agent was asked"),
+    ],
+)
+def test_why_there_is_no_prompt_is_told_by_what_the_task_went_through(view: TaskView, words: str) -> None:
+    assert nobody_asked(view) == words
+
+
+@pytest.mark.parametrize("missing", ["gone", "never"])
+async def test_a_prompt_that_is_not_there_is_told_in_words(tmp_path: Path, missing: str) -> None:
+    moment = moments.at(95)
+    moment.play(agent_asked(moment.now(), str(tmp_path / "gone.prompt") if missing == "gone" else ""))
+    app = DashboardApp(moment)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        app.open_task("T2.10")
+        await pilot.pause()
+        await pilot.press("3")
+        words = (
+            "cannot be read: No such file" if missing == "gone" else "no record could be kept of this prompt"
+        )
+        await until(lambda: words in shown(app, "#body"))
+
+
+def agent_asked(at: float, record: str) -> ev.AgentAsked:
+    return ev.AgentAsked(
+        at=at, call="c1", task="T2.10", attempt=1, role=Role.IMPLEMENTER, model="codex", record=record
+    )

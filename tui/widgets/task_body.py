@@ -7,16 +7,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from engine.errors import TaskyardError
-from engine.model import TaskState
+from engine.model import AnswerSource, TaskState
 from engine.snapshot import AttemptView, CallView, TaskView
-from tui.call_record import record_lines
+from tui.call_record import prompt_lines, record_lines
 from tui.diff import MAX_LINES, MOST_LINES, DiffText, diff_text
 from tui.format import safe_text
 from tui.frame import Frame
-from tui.line import Line, joined, plain, text
+from tui.line import BLANK, Line, joined, plain, text
 from tui.plain import count
 from tui.pulse import Pulse
-from tui.sections import cost_lines, lesson_lines, plan_lines, source_of, timeline_lines, verdict_lines
+from tui.sections import (
+    cost_lines,
+    lesson_lines,
+    nobody_asked,
+    plan_lines,
+    source_of,
+    timeline_lines,
+    verdict_lines,
+)
 from tui.source import Lookups
 from tui.task_log import LogReader, logs_of
 from tui.waiting import awaited, blocked
@@ -134,7 +142,7 @@ class TaskBody(Pager):
 
     def _load_record(self, view: TaskView, cells: int) -> None:
         if not view.calls:
-            self.show([text("no model call yet", "muted")])
+            self.show([text(nobody_asked(view), "muted")])
             return
         call = view.calls[self._call_index(view)]
         self._load((call.id, call.record, call.ended, cells), lambda: _record(call, cells))
@@ -309,10 +317,17 @@ class TaskBody(Pager):
 
 async def _record(call: CallView, cells: int) -> Sequence[Line]:
     """The prompt and the answer of a call, or why they are not there."""
+    if call.agent and call.record:
+        lines = await asyncio.to_thread(prompt_lines, Path(call.record), cells)
+        return [text(safe_text(call.error, 2000), "bad"), BLANK, *lines] if call.error else lines
     if call.record:
         return await asyncio.to_thread(record_lines, Path(call.record), cells)
     if call.error:
         return [text(safe_text(call.error, 2000), "bad")]
+    if call.source is AnswerSource.CACHE:
+        return [text("nobody was asked: an earlier answer was used again", "muted")]
+    if call.agent:
+        return [text("no record could be kept of this prompt", "muted")]
     if call.ended is not None:
         return [text("no record was kept of this call", "muted")]
     return [text("the answer is awaited; the record is written with it", "muted")]

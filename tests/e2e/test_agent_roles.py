@@ -1,0 +1,139 @@
+"""Roles that agent commands play: what they are given, and what becomes of what they answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.events import AgentAsked, AgentEnded, AnyEvent, CallAnswered, RunFinished, decode
+from engine.model import Role
+from tests import forked
+from tests.cli.taskyard import PROGRAM
+from tests.e2e.test_limits import environment
+from tests.sample_repository import SampleRepository
+
+BOARD = """\
+| ID | Scope | Status | Branch | Verification |
+|----|-------|--------|--------|--------------|
+| T1 | Write one file, as 世界 | [ ] | | `test -f T1.txt` |
+| T2 | Write another | [ ] | | `test -f T2.txt` |
+"""
+WRITES = "echo x > $task.txt; echo Wrote it."
+APPROVES = """echo '{"approved": true, "reason": "fine"}'"""
+
+
+class Yard:
+    """A project whose roles are lines of shell. What each was given lies in `told`, a file for each turn."""
+
+    def __init__(self, made: SampleRepository, told: Path) -> None:
+        self.made = made
+        self.told = told
+        told.mkdir()
+
+    def write(self, *, board: str = BOARD, env: str = "", more: str = "", **roles: str) -> None:
+        """Commit the board and the settings; a role without a script is nobody's."""
+        lines = []
+        for role in Role:
+            if role not in roles:
+                lines.append(f'[roles.{role}]\nkind = "none"\n')
+                continue
+            begin = (
+                f"n=$(ls {self.told} | wc -l); given={self.told}/{role}.$n; cat > $given; "
+                "task=$(sed -n 's/^Task: //p' $given); "
+            )
+            command = json.dumps(["/bin/sh", "-c", begin + roles[role]])
+            lines.append(f'[roles.{role}]\nkind = "command"\ncommand = {command}\nenv = [{env}]\n')
+        settings = "".join(lines) + f'[run]\nmax_concurrency = 1\n[git]\nmax_age = "100ms"\n{more}'
+        self.made.commit("Plan", {"tasks/board.md": board, "taskyard.toml": settings})
+        self.made.git("push", "--quiet")
+
+    def run(self, *args: str) -> tuple[int, list[AnyEvent], str]:
+        """Run it; gives the exit status, the events, and what was said beside them."""
+        done = forked.run(
+            [*PROGRAM, "run", "--json", *args],
+            cwd=self.made.path,
+            env=environment(),
+            timeout=60,
+        )
+        return done.returncode, [decode(line) for line in done.stdout.splitlines()], done.stderr.decode()
+
+    def given(self, role: str) -> list[str]:
+        """What the role's turns were given, oldest first."""
+        files = sorted(self.told.glob(f"{role}.*"), key=lambda path: int(path.suffix[1:]))
+        return [path.read_bytes().decode() for path in files]
+
+
+@pytest.fixture
+def yard(repo: Callable[..., SampleRepository], tmp_path: Path) -> Yard:
+    return Yard(repo({"README.md": "# Shop\n"}), tmp_path / "told")
+
+
+def test_what_an_agent_was_given_is_kept_word_for_word(yard: Yard) -> None:
+    yard.write(
+        implementer=WRITES, judge=APPROVES, planner="""echo '{"steps": ["Write it."], "type": "docs"}'"""
+    )
+    status, events, _ = yard.run()
+    assert status == 0
+    asked = [event for event in events if isinstance(event, AgentAsked)]
+    assert sorted((event.task, event.role) for event in asked) == [
+        (task, role) for task in ("T1", "T2") for role in (Role.IMPLEMENTER, Role.JUDGE, Role.PLANNER)
+    ]
+    for role in Role:
+        kept = [Path(event.record).read_bytes().decode() for event in asked if event.role is role]
+        assert sorted(kept) == sorted(yard.given(role))
+        assert "Write one file, as 世界" in "".join(kept)
+    assert {event.call for event in asked} == {
+        event.call for event in events if isinstance(event, AgentEnded)
+    }
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (finished.landed, finished.model_calls, finished.usd) == (2, 0, 0.0)
+
+
+def test_an_agent_that_tells_its_use_is_one_call_with_its_prompt(yard: Yard) -> None:
+    said = {"type": "result", "result": "Done.", "usage": {"input_tokens": 5}, "total_cost_usd": 0.25}
+    yard.write(implementer=f"echo x > $task.txt; echo '{json.dumps(said)}'")
+    status, events, _ = yard.run()
+    assert status == 0
+    asked = {event.call: event.record for event in events if isinstance(event, AgentAsked)}
+    billed = {event.call: event.record for event in events if isinstance(event, CallAnswered)}
+    assert len(asked) == 2
+    assert billed == asked
+    assert not [event for event in events if isinstance(event, AgentEnded)]
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (finished.model_calls, finished.usd) == (2, 0.5)
+
+
+def test_the_prompt_of_an_agent_is_there_while_it_works_and_when_the_run_was_killed(yard: Yard) -> None:
+    yard.write(implementer="sleep 60")
+    with forked.Popen(
+        [*PROGRAM, "run", "--json"], cwd=yard.made.path, env=environment(), stdout=-1
+    ) as process:
+        assert process.stdout is not None
+        while not isinstance(event := decode(process.stdout.readline()), AgentAsked):
+            pass
+        kept = Path(event.record).read_bytes()
+        deadline = time.monotonic() + 20
+        while not yard.given("implementer") and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+    assert b"Task: T1" in kept
+    assert Path(event.record).read_bytes() == kept
+
+
+def test_no_setting_or_variable_is_written_beside_a_prompt(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "sk-very-secret")
+    script = f'test "$SHOP_API_KEY" = sk-very-secret && {WRITES} # --token=also-secret'
+    yard.write(implementer=script, env='"SHOP_API_KEY"')
+    status, events, _ = yard.run()
+    assert status == 0
+    kept = [Path(event.record).read_text() for event in events if isinstance(event, AgentAsked)]
+    assert len(kept) == 2
+    assert not [text for text in kept if "secret" in text]
