@@ -67,6 +67,26 @@ async def test_the_search_says_how_to_leave_it_and_escape_does(size: str, tmp_pa
         assert app.screen.query_one("#dispatch").display
 
 
+@pytest.mark.parametrize("way", ["enter", "tab"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_escape_at_the_hits_clears_the_search_and_then_goes_back(
+    size: str, way: str, tmp_path: Path
+) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=SIZES[size]) as pilot:
+        await ready(app)
+        tasks = app.screen.query_one(TaskList)
+        await pilot.press("4", *"bankers", way)
+        hits = app.screen.query_one(LessonsPanel).hits
+        await until(lambda: len(hits.entries) == 1 and hits.has_focus)
+        await pilot.press("escape")
+        await until(lambda: len(hits.entries) > 1)
+        assert app.screen.query_one(LessonInput).value == ""
+        assert hits.has_focus
+        await pilot.press("escape")
+        await until(lambda: tasks.has_focus)
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_lesson_opens_in_whole_by_key_and_by_mouse(size: str, tmp_path: Path) -> None:
     app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))

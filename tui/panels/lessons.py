@@ -222,6 +222,14 @@ class LessonsPanel(Panel):
             return [], [text(nothing, "faint")]
         return entries, []
 
+    def clear_search(self) -> bool:
+        """Look for nothing any more; gives whether anything was looked for."""
+        for field in self.query(LessonInput):
+            if field.value:
+                field.value = ""
+                return True
+        return False
+
     @property
     def _how_to_narrow(self) -> str:
         return "more words find fewer" if self._typed else "type to find others"

@@ -268,8 +268,10 @@ class MainScreen(FrameScreen):
         self._open(inside.NUMBER if inside is not None else 1)
 
     def action_back(self) -> None:
-        """Close what is open, or go back to the tasks: the panel, the marks, the filter."""
-        dispatch = self.query_one(DispatchPanel)
+        """Close what is open, or go back to the tasks: the search, the panel, the marks, the filter."""
+        dispatch, lessons = self.query_one(DispatchPanel), self.query_one(LessonsPanel)
+        if self._focused_panel is lessons and lessons.clear_search():
+            return
         if self._opened is not None:
             self._open(None)
         elif (panel := self._focused_panel) is not None and panel.NUMBER > 1:
