@@ -116,20 +116,37 @@ class Forecast:
         return self._known
 
 
-def throughput(
-    snapshot: Snapshot, now: float, *, cells: int = 8, longest: float = 600.0
-) -> tuple[tuple[int, ...], float]:
-    """Tasks landed in each of `cells` equal spans up to now, and the tasks a minute over all of them.
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How tasks landed over the last `seconds`: in each of a few equal spans of them, the newest last."""
 
-    The spans cover the run so far, or since it was taken up again, at most `longest` seconds.
+    counts: tuple[int, ...]
+    seconds: float
+
+    @property
+    def in_words(self) -> str:
+        """Tasks a minute; over less than a minute, which tells no such rate, how many there were: "9 in 31 s"."""
+        landed = sum(self.counts)
+        if self.seconds < 60:
+            return f"{landed} in {max(1, math.ceil(self.seconds))} s"
+        return f"{landed / self.seconds * 60:.1f}/min"
+
+
+def throughput(snapshot: Snapshot, now: float, *, cells: int = 8, longest: float = 600.0) -> Pace | None:
+    """How tasks landed up to now, over the run so far, or since it was taken up again, at most `longest` seconds.
+
+    None before anything has landed in that time.
     """
     run = snapshot.run
     begin = run.resumed if run.resumed is not None else run.started if run.started is not None else now
-    covered = min(longest, max(60.0, now - begin))
+    covered = min(longest, now - begin)
+    if snapshot.totals.landed > len(snapshot.landings) > 0:
+        covered = min(covered, now - snapshot.landings[0])  # those before are known no more
     counts = [0] * cells
     for at in reversed(snapshot.landings):
         age = now - at
-        if age >= covered:
+        if age > covered:
             break
-        counts[cells - 1 - min(cells - 1, max(0, int(age / covered * cells)))] += 1
-    return tuple(counts), sum(counts) / covered * 60
+        counts[cells - 1 - min(cells - 1, max(0, int(age / covered * cells) if covered else 0))] += 1
+    waits = covered < longest and not any(counts)
+    return None if waits else Pace(tuple(counts), covered)

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from engine import events as ev
 from engine.figures import StageTime
 from engine.model import Stage, Task, TaskState
-from engine.snapshot import RunView, Snapshot, TaskView
+from engine.snapshot import RunView, Snapshot, TaskView, Totals
 from engine.state import RunState
-from tui.estimates import Estimate, time_to_go
+from tui.estimates import Estimate, throughput, time_to_go
 from tui.line import plain
 from tui.widgets.header import eta_of
 
@@ -71,3 +71,39 @@ def test_what_was_promised_over_the_demo_held(run: str) -> None:
             held.append(off <= estimate.give_or_take)
     assert len(held) > 20
     assert sum(held) >= 0.9 * len(held)
+
+
+@pytest.mark.parametrize(
+    ("began", "landed_at", "words"),
+    [
+        (70.0, (72.0, 80.0, 99.0), "3 in 30 s"),
+        (40.0, (41.0, 72.0, 100.0), "3.0/min"),
+        (-500.0, (41.0,), "0.1/min"),
+        (-900.0, (-600.0,), "0.0/min"),
+        (100.0, (100.0,), "1 in 1 s"),
+        (40.0, (), ""),
+    ],
+)
+def test_the_pace_is_that_of_the_time_there_was(
+    began: float, landed_at: tuple[float, ...], words: str
+) -> None:
+    snapshot = Snapshot(run=RunView(started=began), landings=landed_at)
+    pace = throughput(snapshot, 100.0)
+    assert (pace.in_words if pace is not None else "") == words
+
+
+def test_a_run_taken_up_again_has_no_pace_before_something_lands() -> None:
+    run = RunView(started=0.0, resumes=1, resumed=90.0, idle=40.0)
+    assert throughput(Snapshot(run=run, landings=(20.0, 30.0)), 100.0) is None
+    again = throughput(Snapshot(run=run, landings=(20.0, 30.0, 95.0)), 100.0)
+    assert again is not None
+    assert again.in_words == "1 in 10 s"
+
+
+def test_the_pace_of_many_is_of_the_time_whose_landings_are_known() -> None:
+    landings = tuple(40.0 + n * 0.25 for n in range(240))  # the newest of a thousand
+    pace = throughput(
+        Snapshot(run=RunView(started=-500.0), totals=Totals(landed=1000), landings=landings), 100.0
+    )
+    assert pace is not None
+    assert pace.in_words == "240.0/min"

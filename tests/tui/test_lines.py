@@ -24,7 +24,9 @@ from tui.plain import money
 from tui.rows import Columns
 from tui.source import RecordedSource
 from tui.source.protocol import Health
+from tui.source.replay import Tape
 from tui.source.runs import ListedRun, Progress
+from tui.tape import tape_line
 from tui.widgets.banner import banner_line
 from tui.widgets.header import header_line, health_of
 from tui.widgets.run_list import run_line
@@ -181,6 +183,24 @@ def test_of_how_a_run_ended_what_matters_least_goes_first(cells: int, words: str
         again="r tries a task again",
     )
     assert plain(banner_line(frame, cells)) == f"■ {expected}"
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (80, "02:00  ×4  p play/pause  [ ] jump  < > speed"),
+        (60, "02:00  ×4  p play/pause  [ ] jump"),
+        (46, "02:00  ×4  p play/pause"),
+        (32, "02:00  ×4"),
+    ],
+)
+def test_a_narrow_replay_loses_its_hints_one_by_one(cells: int, words: str) -> None:
+    tape = Tape(120.0, 4.0, lambda: 0.0)
+    tape.seek(30.0)
+    shown = plain(tape_line(tape, cells))
+    assert cell_len(shown) == cells
+    assert shown.strip("▰▱ ").replace("▱", "▰").split("▰")[-1].strip() == words
+    assert shown.startswith(" ‖ 00:30 ▰▰")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from engine import events as ev
 from engine.model import Change, Task, TaskState
 from engine.snapshot import TaskView
@@ -113,6 +115,21 @@ def test_the_tape_stops_at_its_end_and_begins_anew() -> None:
     assert source.playback.position == 8.0
 
 
+def test_the_tape_leaves_out_the_time_in_which_nobody_worked_on_the_run() -> None:
+    events = sample_run.events_until(60)
+    gone = events[-1].at + 3600.0
+    again = ev.RunResumed(at=gone, host="here", pid=2)
+    later = ev.Noticed(at=gone + 5.0, level="info", text="on again")
+    source = ReplaySource([*events, again, later], monotonic=lambda: 0.0)
+    worked = events[-1].at - events[0].at
+    assert source.playback.length == pytest.approx(worked + 5.0)
+    for at in (0.0, 20.0, worked - 0.1, worked + 2.0, worked + 5.0):
+        source.playback.seek(at)
+        snapshot = source.latest()
+        assert snapshot.run.elapsed(source.now()) == pytest.approx(at), "the header has the same clock"
+    assert source.now() == pytest.approx(later.at)
+
+
 async def test_a_diff_is_what_git_says(repo: Callable[..., SampleRepository]) -> None:
     project = repo({"a.py": "x = 1\n"})
     base = project.git("rev-parse", "HEAD").strip()
@@ -187,6 +204,7 @@ def test_nothing_is_promised_before_enough_is_known() -> None:
 
 def test_throughput_counts_every_landing_of_the_window_once() -> None:
     snapshot = RecordedSource(sample_run.events_until(290)).latest()
-    counts, per_minute = throughput(snapshot, snapshot.at)
-    assert sum(counts) == len(snapshot.landings)
-    assert per_minute > 0
+    pace = throughput(snapshot, snapshot.at)
+    assert pace is not None
+    assert sum(pace.counts) == len(snapshot.landings)
+    assert pace.in_words == f"{len(snapshot.landings) / pace.seconds * 60:.1f}/min"

@@ -12,17 +12,17 @@ from textual.containers import Horizontal, Vertical
 from tui.estimates import Forecast
 from tui.format import fit
 from tui.frame import Frame
-from tui.line import Line, bar, cut_line, spread, text
+from tui.line import Line, cut_line, text
 from tui.panels.batches import BatchesPanel
 from tui.panels.caches import CachesPanel
 from tui.panels.dispatch import DispatchPanel
 from tui.panels.history import HistoryPanel
 from tui.panels.lessons import LessonsPanel
 from tui.panels.panel import Panel
-from tui.plain import duration
 from tui.screens.base import FrameScreen
 from tui.screens.lesson import LessonScreen
 from tui.screens.task import TaskScreen
+from tui.tape import tape_line
 from tui.widgets.banner import banner_line
 from tui.widgets.header import header_line
 from tui.widgets.key_bar import KeyBar
@@ -179,8 +179,8 @@ class MainScreen(FrameScreen):
         cells = self.app.size.width
         estimate = self._forecast.at(frame.snapshot, frame.now)
         self.query_one("#header", LineView).show([header_line(frame, cells, estimate)])
-        if self.dashboard.source.playback is not None:
-            self.query_one("#tape", LineView).show([self._tape_line(cells)])
+        if (tape := self.dashboard.source.playback) is not None:
+            self.query_one("#tape", LineView).show([tape_line(tape, cells)])
         self._show_banner(frame, cells)
         for panel in self.query(Panel):
             if panel.display:
@@ -205,19 +205,6 @@ class MainScreen(FrameScreen):
                 head: Line = ((f" {panel.NUMBER} ", "accent"), (fit(panel.NAME, 9), "muted"))
                 lines.append(cut_line((*head, *panel.summary(frame)), cells))
         return lines
-
-    def _tape_line(self, cells: int) -> Line:
-        tape = self.dashboard.source.playback
-        assert tape is not None
-        state = "▶" if tape.playing else "‖"
-        left: Line = ((f" {state} {duration(tape.position)} ", "batch strong"),)
-        right: Line = (
-            (f" {duration(tape.length)}  ×{tape.speed:g}  p play/pause  [ ] jump  < > speed ", "muted"),
-        )
-        room = cells - len(left[0][0]) - len(right[0][0])
-        if room < 8:
-            return spread(left, text(f"{duration(tape.length)} ×{tape.speed:g} ", "muted"), cells)
-        return (*left, *bar(tape.position / tape.length if tape.length else 1.0, room, "batch"), *right)
 
     def on_click(self, event: events.Click) -> None:
         """A click on a line of the summary opens its panel; on the tape it goes there."""

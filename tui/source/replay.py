@@ -1,4 +1,7 @@
-"""A past run as it went: a tape that plays, pauses, goes faster and jumps."""
+"""A past run as it went: a tape that plays, pauses, goes faster and jumps.
+
+Its clock is that of the run: the time in which no process worked on it is not on the tape.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import bisect
 import time
 from collections.abc import Callable, Sequence
 
-from engine.events import Event
+from engine.events import Event, RunResumed
 from engine.snapshot import Snapshot
 from engine.state import RunState
 from tui.source.lookups import Lookups
@@ -86,18 +89,23 @@ class ReplaySource:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._events = events
-        # An event of another thread may carry a time a little before its neighbour's.
-        self._times: list[float] = []
+        self._begin = events[0].at if events else 0.0
+        self._places: list[float] = []  # of each event on the tape
+        self._idle: list[float] = []  # seconds that are not on it, up to each event
+        at, idle = self._begin, 0.0
         for event in events:
-            self._times.append(max(event.at, self._times[-1] if self._times else event.at))
-        self._begin = self._times[0] if self._times else 0.0
+            # An event of another thread may carry a time a little before its neighbour's.
+            before, at = at, max(event.at, at)
+            if isinstance(event, RunResumed):
+                idle += at - before
+            self._places.append(at - self._begin - idle)
+            self._idle.append(idle)
         self._applied = 0
         self._state = RunState()
         self._kept: dict[int, Snapshot] = {0: self._state.snapshot()}
         self._snapshot = self._kept[0]
         self.lookups = lookups or Lookups()
-        length = self._times[-1] - self._begin if self._times else 0.0
-        self.playback = Tape(length, speed, monotonic)
+        self.playback = Tape(self._places[-1] if self._places else 0.0, speed, monotonic)
 
     def start(self) -> None:
         """Begin to play."""
@@ -109,7 +117,7 @@ class ReplaySource:
 
     def latest(self) -> Snapshot:
         """The state at the tape's position."""
-        wanted = bisect.bisect_right(self._times, self.now() + 1e-6)
+        wanted = self._passed()
         if wanted < self._applied:
             self._applied = max(number for number in self._kept if number <= wanted)
             self._state = RunState(self._kept[self._applied])
@@ -128,7 +136,12 @@ class ReplaySource:
 
     def now(self) -> float:
         """The time of the run at the tape's position."""
-        return self._begin + self.playback.position
+        passed = self._passed()
+        return self._begin + self.playback.position + (self._idle[passed - 1] if passed else 0.0)
+
+    def _passed(self) -> int:
+        """How many events lie before the tape's position."""
+        return bisect.bisect_right(self._places, self.playback.position + 1e-6)
 
     def health(self) -> Health:
         """A tape is always well."""

@@ -123,7 +123,5 @@ def eta_of(estimate: Estimate | None) -> Line:
 
 def pace_of(frame: Frame) -> Line:
     """How fast tasks landed over the last minutes."""
-    if not frame.snapshot.landings:
-        return ()
-    counts, per_minute = throughput(frame.snapshot, frame.until)
-    return (*sparkline(counts), (f" {per_minute:.1f}/min", "muted"))
+    pace = throughput(frame.snapshot, frame.until) if frame.snapshot.landings else None
+    return (*sparkline(pace.counts), (f" {pace.in_words}", "muted")) if pace is not None else ()
