@@ -17,6 +17,7 @@ from engine.demo import find_demo
 from engine.events import TaskLanded, decode
 from tests import forked
 from tests.cli.taskyard import PROGRAM, taskyard
+from tui.cli.demo import another_folder
 
 ENVIRON = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
@@ -25,6 +26,19 @@ def git(at: Path, *args: str) -> str:
     return subprocess.run(
         ["git", "-C", str(at), *args], capture_output=True, text=True, check=True
     ).stdout.rstrip("\n")
+
+
+def test_the_folder_for_another_demo_is_a_free_one_with_a_short_name(tmp_path: Path) -> None:
+    names = []
+    folder = tmp_path / "cart"
+    for _ in range(3):
+        folder.mkdir()
+        names.append(folder.name)
+        folder = another_folder(folder)
+    assert names == ["cart", "cart-2", "cart-3"]
+    (tmp_path / "cart-4").mkdir()
+    assert another_folder(tmp_path / "cart-3") == tmp_path / "cart-5"
+    assert another_folder(tmp_path / "a-b") == tmp_path / "a-b-2"
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -119,5 +120,15 @@ def _tell_what_is_left(place: Place, remote: Path, folder: Path) -> None:
     say(f"  marks    [x] stands on the board of {target}; on yours after: git pull origin {target}")
     say("  look     taskyard status, taskyard replay, taskyard lessons top: in the project")
     say(
-        f"  again    taskyard demo --keep {folder}-again --cache-dir {place.paths.cache}   (asks the model nothing)"
+        f"  again    taskyard demo --keep {another_folder(folder)} --cache-dir {place.paths.cache}"
+        "   (asks the model nothing)"
     )
+
+
+def another_folder(folder: Path) -> Path:
+    """A folder beside this one that is not there yet, for the demo to be kept in once more: "cart-2" after "cart"."""
+    stem, dash, number = folder.name.rpartition("-")
+    if not (dash and number.isascii() and number.isdigit()):
+        stem, number = folder.name, "1"
+    others = (folder.with_name(f"{stem}-{n}") for n in count(int(number) + 1))
+    return next(other for other in others if not other.exists())
