@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from engine.model import Task
+from engine.model import Task, TaskState
 from engine.rows import BoardChange, EditKind, RowEdit
+from engine.snapshot import Snapshot
 from tui.format import safe_text
 from tui.plain import count
 
@@ -42,6 +43,24 @@ _COLUMNS = (
 )
 
 
+NOT_TRIED = "has ended without landing: r tries it again"
+"""What is to be said of a task that takes new words, and is not worked on for that."""
+
+
+def waits_for_retry(edit: RowEdit, snapshot: Snapshot) -> bool:
+    """Whether the task takes new words, and stays failed or cancelled until somebody tries it again."""
+    if edit.kind is not EditKind.CHANGED:
+        return False
+    view = snapshot.task(edit.row.id)
+    return view is not None and view.state in (TaskState.FAILED, TaskState.CANCELLED)
+
+
+def outcome(edit: RowEdit, snapshot: Snapshot) -> str:
+    """What becomes of the task once the edit is taken in."""
+    then = WORDS[edit.kind][1]
+    return f"{then}; it {NOT_TRIED}" if waits_for_retry(edit, snapshot) else then
+
+
 def summary(change: BoardChange) -> str:
     """How many rows of each kind: "2 new, 1 changed"."""
     kinds = Counter(WORDS[edit.kind][0] for edit in change.edits)
@@ -51,12 +70,14 @@ def summary(change: BoardChange) -> str:
     return ", ".join(parts)
 
 
-def taking(change: BoardChange) -> str:
+def taking(change: BoardChange, snapshot: Snapshot) -> str:
     """What is done about the edits now, and what becomes of the rest: "taking in: 1 new; T3 has begun, and goes on"."""
     now = [edit for edit in change.edits if edit.kind not in _WAITS]
     parts = [f"taking in: {summary(BoardChange(tuple(now)))}"] if now else []
-    for kind, words in _WAITS.items():
-        names = [safe_text(edit.row.id, 40) for edit in change.edits if edit.kind is kind]
+    later = [(words, [e for e in change.edits if e.kind is kind]) for kind, words in _WAITS.items()]
+    later.append((NOT_TRIED, [e for e in change.edits if waits_for_retry(e, snapshot)]))
+    for words, edits in later:
+        names = [safe_text(edit.row.id, 40) for edit in edits]
         if len(names) == 1:
             parts.append(f"{names[0]} {words}")
         elif names:

@@ -170,7 +170,7 @@ class Steering:
             return
         if yes:
             control.take_board(offer.number)
-            self._app.tell(taking(offer.change))
+            self._app.tell(taking(offer.change, self._app.frame.snapshot))
         else:
             control.leave_board(offer.number)
             self._app.tell("left to the next run; another edit asks again")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from engine import events as ev
 from engine.model import Task
 from engine.rows import BoardChange, EditKind, RowEdit
+from engine.snapshot import Snapshot
 from tests.tui import moments, sample_run
 from tests.tui.test_keys import WIDE, calls, ready, shown, until
 from tui.app import DashboardApp
@@ -99,7 +101,23 @@ async def test_a_run_that_is_only_watched_shows_the_edits_and_says_who_answers()
 )
 def test_taking_edits_in_says_which_of_them_wait(edits: tuple[EditKind, ...], words: str) -> None:
     change = BoardChange(tuple(RowEdit(kind, Task(f"T{n}", "scope")) for n, kind in enumerate(edits)))
-    assert taking(change) == words
+    assert taking(change, Snapshot()) == words
+
+
+async def test_a_failed_task_takes_new_words_and_says_that_it_waits_for_a_retry() -> None:
+    source = moments.failed()
+    row = next(view.task for view in source.latest().tasks if view.id == sample_run.FAILING)
+    offer(source, 1, RowEdit(EditKind.CHANGED, replace(row, command="pytest -q"), row))
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE, notifications=True) as pilot:
+        await ready(app)
+        await pilot.press("b")
+        await until(lambda: isinstance(app.screen, BoardScreen) and bool(shown(app, "LineView")))
+        told = " ".join(shown(app, "LineView").split())
+        assert "changed: takes the new words; it has ended without landing: r tries it again" in told
+        await pilot.press("y")
+        end = f"taking in: 1 changed; {row.id} has ended without landing: r tries it again"
+        await until(lambda: end in [n.message for n in app._notifications])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from textual.content import Content
 
 from engine.rows import EditKind, RowEdit
 from engine.snapshot import BoardOffer
-from tui.edits import WORDS, differences
+from tui.edits import WORDS, differences, outcome
 from tui.format import fit, safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, text, width, wrapped
@@ -73,14 +73,15 @@ class BoardScreen(LinesScreen):
 
     def lines(self, width: int) -> list[Line]:
         """The edits and the mistakes."""
-        self._shown = offer = self._dashboard.frame.snapshot.offer
+        snapshot = self._dashboard.frame.snapshot
+        self._shown = offer = snapshot.offer
         if offer is None:
-            board = safe_text(self._dashboard.frame.snapshot.run.board, 200) or "the board"
+            board = safe_text(snapshot.run.board, 200) or "the board"
             then = _NOTHING[self._dashboard.source.mode]
             return wrapped(f"No edit of {board} waits for an answer. {then}", width, "muted")
         lines: list[Line] = []
         for edit in offer.change.edits:
-            lines += [*edit_lines(edit, width), BLANK]
+            lines += [*edit_lines(edit, outcome(edit, snapshot), width), BLANK]
         if offer.change.problems:
             lines.append(text("cannot be taken in", "bad"))
             for problem in offer.change.problems:
@@ -94,10 +95,10 @@ class BoardScreen(LinesScreen):
         self.dismiss()
 
 
-def edit_lines(edit: RowEdit, cells: int) -> list[Line]:
+def edit_lines(edit: RowEdit, then: str, cells: int) -> list[Line]:
     """One row: what was done to it and what comes of that, then each cell that differs."""
     mark, tone = _MARKS[edit.kind]
-    done, then = WORDS[edit.kind]
+    done, _ = WORDS[edit.kind]
     head: Line = ((f"{mark} ", tone), (safe_text(edit.row.id, 40), "text strong"), (f" {done}: ", tone))
     rest = wrapped(then, max(20, cells - width(head)), "muted")
     lines: list[Line] = [(*head, *rest[0])]
