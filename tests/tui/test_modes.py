@@ -100,6 +100,17 @@ async def test_a_key_of_another_mode_says_why_not(mode: Mode) -> None:
         await until(lambda: [n.message for n in app._notifications] == [words] * len(refused))
 
 
+async def test_escape_says_how_to_leave_a_replay_that_nothing_lies_behind() -> None:
+    app = DashboardApp(source_in("REPLAY"))
+    async with app.run_test(size=WIDE, notifications=True) as pilot:
+        await pilot.press("right_square_bracket")
+        await ready(app)
+        await pilot.press("5", "escape")
+        assert [n.message for n in app._notifications] == [], "it led back to the tasks"
+        await pilot.press("escape")
+        await until(lambda: [n.message for n in app._notifications] == ["q leaves the replay"])
+
+
 async def test_a_key_says_which_mode_it_is_for() -> None:
     live = DashboardApp(source_in("LIVE"))
     async with live.run_test(size=WIDE, notifications=True) as pilot:

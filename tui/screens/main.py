@@ -271,6 +271,8 @@ class MainScreen(FrameScreen):
             self.catch_up()
         elif self.dashboard.replays.showing:
             self.dashboard.replays.close()
+        elif self.dashboard.source.mode == "REPLAY" and self.tasks.has_focus:
+            self.dashboard.tell("q leaves the replay")
         else:
             self.tasks.focus()
 
