@@ -90,14 +90,15 @@ def _parts(frame: Frame, estimate: Estimate | None) -> list[tuple[int, Line]]:
     board = safe_text(PurePath(snapshot.run.board).name, 28)
     crew = crew_of(snapshot)
     total, landed = snapshot.total, snapshot.count(TaskState.LANDED)
+    known = snapshot.run.started is not None  # before that, nobody has read the board
     return [
         (10, text("taskyard", "accent strong")),
         (8, text(board)),
         (2, text(frame.mode, f"{_MODES[frame.mode]} strong")),
         (3, text(duration(frame.elapsed))),
         (5, eta_of(estimate if frame.moving else None)),
-        (7, bar(landed / total if total else None, 10, "good")),
-        (0, landed_of(frame)),
+        (7, bar(landed / total if total else None, 10, "good") if known else ()),
+        (0, landed_of(frame) if known else ()),
         (1, trouble_of(frame)),
         (4, spend_of(frame)),
         (6, text(headcount(crew), "info") if crew else ()),
