@@ -16,6 +16,7 @@ from engine.bus import Bus
 from engine.errors import StageFailedError
 from engine.landing import SentBack
 from engine.model import Change, LessonGiven, Plan, Stage, Task
+from engine.roles.json_answers import BAD_ANSWER
 from engine.rows import words
 from engine.snapshot import TaskView
 from engine.store.lessons import LessonQuery, LessonStore, failed_check
@@ -83,6 +84,8 @@ class Teaching:
     async def learn(self, task: Task, plan: Plan, stage: Stage, failure: StageFailedError) -> None:
         """Keep what a stage of an attempt failed by."""
         kind, message, about = failure.failure_type, failure.message, ""
+        if kind == BAD_ANSWER:
+            return  # It tells of a command in the settings, and nothing that an Implementer could do better.
         if kind in _CHECKED:
             about, _ = failed_check(failure.feedback)
         if about or kind == "check_failed":

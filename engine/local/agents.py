@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from engine import events as ev
 from engine.activities import Attempt
-from engine.errors import BudgetReachedError, TaskyardError
+from engine.errors import BudgetReachedError, HaltedError, StageFailedError, TaskyardError
 from engine.llm.budget import Budget
 from engine.local.attempts import Attempts
 from engine.local.context import RunContext
 from engine.local.guarding import Guarding
 from engine.model import AnswerSource, Plan, Role, Stage
 from engine.roles.command import AgentReport, run_agent
+from engine.roles.json_answers import BAD_ANSWER, read_json
 from engine.roles.requests import Requests, role_settings
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+MOST_ASKED = 3
+"""Times that a Planner or Judge is asked in one attempt until its answer can be read."""
 
 
 class Agents:
@@ -34,9 +43,47 @@ class Agents:
         self._requests = requests
         self._budget = budget
         self._untold: set[str] = set()
+        self._answered: set[Role] = set()
+
+    async def answer(
+        self, role: Role, stage: Stage, attempt: Attempt, plan: Plan, kind: type[T], diff: str = ""
+    ) -> T:
+        """Give the JSON that the Planner's or the Judge's command answers with.
+
+        One that answers with something else is asked again, and told what was wrong: the work is not at fault. Raises
+        HaltedError where the command has never answered as asked in this run, StageFailedError where it has.
+        """
+        who = role.capitalize()
+        complaint = ""
+        for again in range(MOST_ASKED):
+            if again:
+                self._context.logs.mark(attempt, stage, "asked again: the answer could not be used")
+                self._context.logs.progress(attempt, f"the {who} is asked again")
+            said = await self.run(role, stage, attempt, plan, diff, complaint)
+            try:
+                answer = read_json(said.text, kind, who)
+            except StageFailedError as error:
+                problem = f"{error.message} ({said.complaint})" if said.complaint else error.message
+                complaint = error.feedback
+                continue
+            self._answered.add(role)
+            return answer
+        if role not in self._answered:
+            raise HaltedError(problem, f"mend the command of [roles.{role}], and run again")
+        raise StageFailedError(
+            problem,
+            failure_type=BAD_ANSWER,
+            feedback=f"Nothing is known to be wrong with the work: the {who} gave no answer that could be read.",
+        )
 
     async def run(
-        self, role: Role, stage: Stage, attempt: Attempt, plan: Plan, diff: str = ""
+        self,
+        role: Role,
+        stage: Stage,
+        attempt: Attempt,
+        plan: Plan,
+        diff: str = "",
+        complaint: str = "",
     ) -> AgentReport:
         """Run the role's command to its end. Raises StageFailedError (see `run_agent`) or BudgetReachedError."""
         context, task_id = self._context, attempt.task.id
@@ -44,7 +91,9 @@ class Agents:
         settings = role_settings(context.settings.roles, role)
         await self._attempts.worktree(attempt)
         await self._attempts.workspace(attempt).bring(*plan.files)
-        prompt = self._requests.agent_prompt(role, attempt, plan, context.command(attempt.task), diff)
+        prompt = self._requests.agent_prompt(
+            role, attempt, plan, context.command(attempt.task), diff, complaint
+        )
         asked = await self._asked(role, attempt, Path(settings.command[0]).name, prompt)
         try:
             async with self._guarding.stashes(task_id), self._guarding.repository(attempt):

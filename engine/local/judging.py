@@ -11,7 +11,6 @@ from engine.local.asking import Asking
 from engine.local.attempts import Attempts
 from engine.local.context import RunContext
 from engine.model import Change, Lane, Plan, Role, Stage, Verdict, Verification
-from engine.roles.command import read_json
 from engine.roles.requests import Requests
 
 
@@ -37,8 +36,7 @@ class Judging:
             return None
         diff = await diff_of(context.repository, change.base, change.commit)
         if kind == "command":
-            said = await self._agents.run(Role.JUDGE, Stage.JUDGE, attempt, plan, diff)
-            verdict = read_json(said.text, Verdict, "Judge")
+            verdict = await self._agents.answer(Role.JUDGE, Stage.JUDGE, attempt, plan, Verdict, diff)
         else:
             request = self._requests.judge(attempt, plan, verification.command, diff)
             if request.lane is Lane.ECONOMY:

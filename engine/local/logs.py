@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from engine import events as ev
@@ -53,6 +54,20 @@ class StageLogs:
         except OSError:
             return ""
         return str(path)
+
+    def mark(self, attempt: Attempt, stage: Stage, words: str) -> None:
+        """Part what follows in the stage's log from what is in it, by a line of its own; nothing in an empty one."""
+        path = self.path(attempt, stage)
+        try:
+            with path.open("rb") as file:
+                if file.seek(0, os.SEEK_END):
+                    file.seek(-1, os.SEEK_END)
+                    end = "" if file.read() == b"\n" else "\n"
+                else:
+                    return
+        except OSError:
+            return
+        self.write(attempt, stage, f"{end}── {words} ──\n")
 
     def write(self, attempt: Attempt, stage: Stage, text: str) -> None:
         """Add to the stage's log."""

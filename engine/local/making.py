@@ -14,7 +14,6 @@ from engine.local.committing import Committing, first_line
 from engine.local.context import RunContext
 from engine.model import Change, Lane, Plan, Role, Stage
 from engine.roles.answers import Edits
-from engine.roles.command import read_json
 from engine.roles.implementer import apply_edits, run_tool_loop
 from engine.roles.requests import Requests
 from engine.roles.sources import read_sources
@@ -49,8 +48,7 @@ class Making:
         if kind == "none":
             return Plan(type=attempt.task.type)
         if kind == "command":
-            said = await self._agents.run(Role.PLANNER, Stage.PLAN, attempt, Plan())
-            return read_json(said.text, Plan, "Planner")
+            return await self._agents.answer(Role.PLANNER, Stage.PLAN, attempt, Plan(), Plan)
         request = self._requests.planner(attempt, self._context.command(attempt.task))
         return (await self._asking.ask(attempt, Stage.PLAN, request)).decode(Plan)
 

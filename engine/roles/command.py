@@ -5,11 +5,9 @@ Its exit status alone never decides: the change it made and our own verification
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -19,8 +17,6 @@ from engine.model import Usage
 from engine.process import run_process
 from engine.roles.agent_output import AgentReader
 from engine.roles.verifier import readable
-
-T = TypeVar("T")
 
 MAX_SUMMARY = 1_000  # characters
 
@@ -84,36 +80,3 @@ async def run_agent(
         complaint = f"{argv[0]} ended with status {result.status}: {last[0][:200]}"
     text = reader.text or readable(result.tail).strip()
     return AgentReport(text, reader.usage, reader.usd, complaint)
-
-
-def read_json(text: str, kind: type[T], who: str) -> T:
-    """Read the last JSON object in an agent's words as `kind`. Raises StageFailedError when there is none that fits."""
-    for candidate in reversed(_objects(text)):
-        try:
-            answer = msgspec.json.decode(candidate, type=kind)
-        except (msgspec.DecodeError, ValueError):
-            continue
-        # A type whose fields all have defaults fits any object; one without a field of it is not the answer.
-        if set(json.loads(candidate)) & set(getattr(kind, "__struct_fields__", ())):
-            return answer
-    raise StageFailedError(
-        f"the {who} command did not answer with the JSON asked for",
-        failure_type="bad_answer",
-        feedback=text[-2000:],
-    )
-
-
-def _objects(text: str) -> list[str]:
-    """All JSON objects in the text that are in no other, in order."""
-    decoder = json.JSONDecoder()
-    found = []
-    at = text.find("{")
-    while at >= 0:
-        try:
-            _, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            found.append(text[at:end])
-        at = text.find("{", end)
-    return found

@@ -101,9 +101,15 @@ class Requests:
         return self._request(Role.JUDGE, attempt, "judge_system", prompt, output=Verdict)
 
     def agent_prompt(
-        self, role: Role, attempt: Attempt, plan: Plan, command: str | None, diff: str = ""
+        self,
+        role: Role,
+        attempt: Attempt,
+        plan: Plan,
+        command: str | None,
+        diff: str = "",
+        complaint: str = "",
     ) -> str:
-        """Give the whole prompt for an agent command: one text on its stdin."""
+        """Give the whole prompt for an agent command: one text on its stdin. `complaint` is about its last answer."""
         if role is Role.IMPLEMENTER:
             return self._task_prompt(
                 "agent_task", role, attempt, command, folders=self._folders, **_work(attempt, plan)
@@ -115,7 +121,8 @@ class Requests:
         )
         texts = [*request.system, *request.messages[0].content]
         schema = f"Answer with JSON of this schema:\n{request.output_schema}"
-        return "\n\n".join([*(block.text for block in texts if isinstance(block, Text)), schema])
+        prompt = [*(block.text for block in texts if isinstance(block, Text)), schema]
+        return "\n\n".join([*prompt, complaint] if complaint else prompt)
 
     def _task_prompt(
         self, template: str, role: Role, attempt: Attempt, command: str | None, **more: Any

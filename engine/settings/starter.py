@@ -17,10 +17,12 @@ _STARTER = """\
 
 # Who plays each role: "anthropic" (a Claude model; needs ANTHROPIC_API_KEY), "command" (any agent program, which
 # gets its prompt on stdin and works in the task's worktree) or, for planner and judge, "none".
+# The last JSON object that such a program prints is the planner's or the judge's answer.
 
 [roles.planner]
 # kind = "anthropic"
 # model = "claude-opus-5-5"
+#                              # a command answers {"steps": ["…"], "files": ["…"], "type": "fix_bug"}
 
 [roles.implementer]
 # kind = "anthropic"
@@ -37,6 +39,7 @@ _STARTER = """\
 # kind = "anthropic"
 # model = "claude-opus-5-5"
 # thinking = "off"             # or "adaptive", or a number of tokens
+#                              # a command answers {"approved": true or false, "reason": "…", "findings": ["…"]}
 
 [verify]
 # command = "pytest -q"        # for rows without their own; also run on the combined result before it is pushed

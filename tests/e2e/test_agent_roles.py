@@ -9,8 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import AgentAsked, AgentEnded, AnyEvent, CallAnswered, RunFinished, decode
-from engine.model import Role
+from engine.events import (
+    AgentAsked,
+    AgentEnded,
+    AnyEvent,
+    AttemptFailed,
+    CallAnswered,
+    LessonRecorded,
+    RunFinished,
+    StageFinished,
+    TaskEnded,
+    decode,
+)
+from engine.model import Role, Stage
 from tests import forked
 from tests.cli.taskyard import PROGRAM
 from tests.e2e.test_limits import environment
@@ -47,7 +58,8 @@ class Yard:
             )
             command = json.dumps(["/bin/sh", "-c", begin + roles[role]])
             lines.append(f'[roles.{role}]\nkind = "command"\ncommand = {command}\nenv = [{env}]\n')
-        settings = "".join(lines) + f'[run]\nmax_concurrency = 1\n[git]\nmax_age = "100ms"\n{more}'
+        more = more or "[run]\nmax_concurrency = 1\n"
+        settings = "".join(lines) + f'[git]\nmax_age = "100ms"\n{more}'
         self.made.commit("Plan", {"tasks/board.md": board, "taskyard.toml": settings})
         self.made.git("push", "--quiet")
 
@@ -60,6 +72,14 @@ class Yard:
             timeout=60,
         )
         return done.returncode, [decode(line) for line in done.stdout.splitlines()], done.stderr.decode()
+
+    def board(self) -> str:
+        """The board as the target has it, or the checkout where nothing has landed."""
+        target = self.made.git("ls-remote", "origin", "taskyard/board").split()
+        if not target:
+            return (self.made.path / "tasks/board.md").read_text()
+        self.made.git("fetch", "--quiet", "origin", "taskyard/board")
+        return self.made.git("show", f"{target[0]}:tasks/board.md")
 
     def given(self, role: str) -> list[str]:
         """What the role's turns were given, oldest first."""
@@ -137,3 +157,80 @@ def test_no_setting_or_variable_is_written_beside_a_prompt(
     kept = [Path(event.record).read_text() for event in events if isinstance(event, AgentAsked)]
     assert len(kept) == 2
     assert not [text for text in kept if "secret" in text]
+
+
+WRONG = """echo '{"verdict": "yes"}'"""
+
+
+def test_a_judge_that_never_answers_as_asked_stops_the_run_and_marks_nothing(yard: Yard) -> None:
+    yard.write(implementer=WRITES, judge=WRONG)
+    status, events, said = yard.run()
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (status, finished.landed, finished.failed) == (2, 0, 0)
+    assert 'needs "approved": true or false, and "reason": a text' in said
+    assert '{"verdict": "yes"} has no "approved"' in said
+    assert "mend the command of [roles.judge]" in said
+    assert (len(yard.given("implementer")), len(yard.given("judge"))) == (1, 3)
+    assert not [event for event in events if isinstance(event, AttemptFailed | LessonRecorded | TaskEnded)]
+    assert "[!]" not in yard.board()
+
+    yard.write(implementer=WRITES, judge=APPROVES)
+    status, events, _ = yard.run()
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (status, finished.landed) == (0, 2)
+    assert len(yard.given("implementer")) == 2, "what T1's Implementer did was kept"
+
+
+def test_a_judge_that_answers_wrongly_is_asked_again_and_told_what_was_wrong(yard: Yard) -> None:
+    half = """'{"approved": "yes"}'"""
+    yard.write(
+        implementer=WRITES,
+        judge=f"if grep -q 'could not be used' $given; then {APPROVES}; else printf %s {half}; fi",
+    )
+    status, events, _ = yard.run()
+    assert status == 0
+    first, second, *_ = yard.given("judge")
+    assert second.startswith(first)
+    assert '"approved" is "yes", not true or false' in second
+    assert (len(yard.given("implementer")), len(yard.given("judge"))) == (2, 4)
+    assert not [event for event in events if isinstance(event, AttemptFailed | LessonRecorded)]
+    log = next(
+        Path(event.log).read_text()
+        for event in events
+        if isinstance(event, StageFinished) and event.stage is Stage.JUDGE
+    )
+    assert log.splitlines() == [
+        '{"approved": "yes"}',
+        "── asked again: the answer could not be used ──",
+        '{"approved": true, "reason": "fine"}',
+    ]
+
+
+def test_one_bad_answer_of_a_judge_that_can_answer_fails_the_task_and_teaches_nobody(yard: Yard) -> None:
+    yard.write(
+        implementer=WRITES,
+        judge=f"if test $task = T1; then {APPROVES}; else echo 'Looks good.'; exit 3; fi",
+        more="[run]\nmax_attempts = 2\nmax_concurrency = 1\n",
+    )
+    status, events, _ = yard.run()
+    assert status == 1
+    (ended,) = [event for event in events if isinstance(event, TaskEnded)]
+    assert ended.task == "T2"
+    assert "it printed no JSON object, but Looks good." in ended.reason
+    assert "ended with status 3" in ended.reason
+    assert not [event for event in events if isinstance(event, LessonRecorded)]
+    again = yard.given("implementer")[-1]
+    assert "Nothing is known to be wrong with the work" in again
+    assert "JSON" not in again
+
+
+def test_a_planner_that_never_answers_as_asked_stops_the_run(yard: Yard) -> None:
+    yard.write(implementer=WRITES, planner="""echo '{"steps": "one"}'""")
+    status, events, said = yard.run()
+    assert status == 2
+    assert '"steps" is "one", not a list of texts' in said
+    assert "mend the command of [roles.planner]" in said
+    assert (len(yard.given("planner")), len(yard.given("implementer"))) == (3, 0)
+    assert not [event for event in events if isinstance(event, AttemptFailed | LessonRecorded | TaskEnded)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from engine.errors import HaltedError, StageFailedError
 from engine.model import Plan, Usage, Verdict
 from engine.process import child_environment
-from engine.roles.command import AgentReport, read_json, run_agent
+from engine.roles.command import AgentReport, run_agent
+from engine.roles.json_answers import WANTED, read_json
 
 SAID = Path(__file__).parent / "said"
 """What the tools print: `claude -p --output-format stream-json --verbose`, `codex exec --json`, and
@@ -226,6 +228,39 @@ def test_words_without_the_answer_fail_the_attempt_and_are_fed_back(text: str) -
         read_json(text, Verdict, "Judge")
     assert caught.value.failure_type == "bad_answer"
     assert text[-100:] in caught.value.feedback or not text
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "problem"),
+    [
+        (Verdict, '{"verdict":"yes"}', '{"verdict":"yes"} has no "approved"'),
+        (Verdict, '{"approved": "yes", "reason": "ok"}', '"approved" is "yes", not true or false'),
+        (Verdict, '{"approved": true, "reason": 7}', '"reason" is 7, not a text'),
+        (Verdict, '{"approved": 1} {"level": "info"}', '"approved" is 1, not true or false'),
+        (Verdict, '{"approved": true, "findings": [1]}', '"findings" is [1], not a list of texts'),
+        (Verdict, "  \n", "it printed nothing"),
+        (Verdict, "Well.\nIt looks fine.", "it printed no JSON object, but It looks fine."),
+        (Verdict, '{"approved": true, "x": NaN}', '{"approved": true, "x": NaN} cannot be read as JSON'),
+        (Plan, '{"level": "info"}', '{"level": "info"} has none of them'),
+        (Plan, '{"steps": "one"}', '"steps" is "one", not a list of texts'),
+        (Plan, f'{{"steps": "{"x" * 500}"}}', f'"steps" is "{"x" * 78}…, not a list of texts'),
+    ],
+)
+def test_a_wrong_answer_is_told_by_what_is_wanted_and_what_is_wrong(
+    kind: type[Plan | Verdict], text: str, problem: str
+) -> None:
+    with pytest.raises(StageFailedError) as caught:
+        read_json(text, kind, "Judge")
+    assert caught.value.message.endswith(f"needs {WANTED[kind]}; {problem}")
+    assert f"could not be used: {problem}.\n" in caught.value.feedback
+    assert WANTED[kind] in caught.value.feedback
+
+
+def test_what_is_wanted_names_fields_of_the_answer() -> None:
+    for kind, words in WANTED.items():
+        named = set(re.findall(r'"(\w+)"', words))
+        assert {each.name for each in msgspec.structs.fields(kind) if each.required} <= named
+        assert named <= set(kind.__struct_fields__)
 
 
 @given(st.text(), st.text(), st.booleans(), st.text(), st.lists(st.text(), max_size=3))
