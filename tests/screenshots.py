@@ -124,7 +124,7 @@ PICTURES = (
     task("cost", "8"),
     # What opens over the dashboard.
     Picture("lesson", ("4", *"total", "enter", "enter"), end),
-    Picture("notices", ("n",), of(moments.failed)),
+    Picture("notices", ("n",), of(moments.told)),
     Picture("board", ("b",), of(moments.edited)),
     Picture("runs", ("w",), watched),
     Picture("commands", ("ctrl+p",)),

@@ -55,6 +55,30 @@ def paused() -> RecordedSource:
     return at(170, ev.DispatchChanged(at=BEGIN + 170, mode="paused", max_concurrency=6))
 
 
+def told() -> RecordedSource:
+    """Of each kind there is something to tell."""
+
+    def notice(seconds: float, level: str, words: str, task: str = "") -> ev.Noticed:
+        return ev.Noticed(at=BEGIN + seconds, level=level, text=words, task=task)
+
+    return at(
+        290,
+        notice(252, "info", "prompt judge_task was edited and is in use"),
+        notice(
+            263,
+            "info",
+            "T2.19 has begun, and keeps the words it began with: a retry takes the new ones",
+            "T2.19",
+        ),
+        notice(
+            277,
+            "warning",
+            "the history is not archived, and keeps more than it should: no space left on disk",
+        ),
+        notice(288, "error", "train 4: the remote does not answer; it departs again in 20 s"),
+    )
+
+
 def finished() -> RecordedSource:
     """It is over."""
     return at(600, sample_run.finished(BEGIN + 330))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.content import Content
 
 from engine.rows import EditKind, RowEdit
 from engine.snapshot import BoardOffer
@@ -16,6 +14,7 @@ from tui.frame import Frame
 from tui.line import BLANK, Line, text, width, wrapped
 from tui.screens.dialogs import LinesScreen
 from tui.source.protocol import Mode
+from tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
@@ -69,7 +68,7 @@ class BoardScreen(LinesScreen):
         answers = "y take in · n leave · esc later"
         if self._shown is None or self._dashboard.source.mode != "LIVE":
             answers = "esc closes"
-        self.query_one(".sheet", Vertical).border_subtitle = Content(answers)
+        self.query_one(Sheet).tell_keys(answers)
 
     def lines(self, width: int) -> list[Line]:
         """The edits and the mistakes."""

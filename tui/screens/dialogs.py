@@ -13,12 +13,14 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from engine.snapshot import Notice
 from tui.format import safe_text
 from tui.frame import Frame
-from tui.line import BLANK, Line, text, wrapped
+from tui.line import Line, text, wrapped
 from tui.plain import duration
 from tui.screens.base import Guarded
 from tui.widgets.line_view import LineView
+from tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
@@ -98,7 +100,8 @@ class PendingBatchesScreen(Question[str]):
 
     def compose(self) -> ComposeResult:
         """The question and three answers."""
-        batches = "a batch is" if self._pending == 1 else f"{self._pending} batches are"
+        one = self._pending == 1
+        batches, them = ("a batch is", "it") if one else (f"{self._pending} batches are", "them")
         with Vertical(classes="dialog"):
             yield Static(Content(f"Quit while {batches} at the model service?"), classes="question")
             yield Static(
@@ -107,7 +110,7 @@ class PendingBatchesScreen(Question[str]):
             )
             with Horizontal(classes="answers"):
                 yield Button(Content("Leave (y)"), id="leave", compact=True)
-                yield Button(Content("Cancel them (c)"), id="cancel", compact=True)
+                yield Button(Content(f"Cancel {them} (c)"), id="cancel", compact=True)
                 yield Button(Content("Stay (n)"), id="stay", compact=True)
 
     def on_mount(self) -> None:
@@ -132,13 +135,11 @@ class LinesScreen(Guarded, ModalScreen[None]):
     ]
 
     TITLE_TEXT = ""
+    KEYS_TEXT = "esc closes"
 
     def compose(self) -> ComposeResult:
         """The box."""
-        with Vertical(classes="sheet") as sheet:
-            yield LineView()
-        sheet.border_title = Content(self.TITLE_TEXT)
-        sheet.border_subtitle = Content("esc closes")
+        yield Sheet(LineView(), self.TITLE_TEXT, self.KEYS_TEXT)
 
     def on_mount(self) -> None:
         """Write the lines."""
@@ -166,6 +167,7 @@ class NoticesScreen(LinesScreen):
         Binding("n", "dismiss", "Close", show=False),
     ]
     TITLE_TEXT = "Notices"
+    KEYS_TEXT = "d dismisses all · esc closes"
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,14 +189,11 @@ class NoticesScreen(LinesScreen):
             if notice.number <= app.dismissed:
                 break
             mark, tone = _MARKS.get(notice.level, _MARKS["info"])
-            about = f"{safe_text(notice.task)}: " if notice.task else ""
-            rows = wrapped(about + safe_text(notice.text, 2000), width - 10)
+            rows = wrapped(_said(notice), width - 10)
             for number, row in enumerate(rows):
                 head = f"{duration(notice.at - begin):>7} " if number == 0 else " " * 8
                 lines.append(((head, "faint"), (f"{mark} " if number == 0 else "  ", tone), *row))
-        if not lines:
-            return [text("nothing to tell", "muted")]
-        return [*lines, BLANK, text("d dismisses all", "faint")]
+        return lines or [text("nothing to tell", "muted")]
 
     def action_dismiss_all(self) -> None:
         """Take note of all of them."""
@@ -204,3 +203,9 @@ class NoticesScreen(LinesScreen):
 
 
 _MARKS = {"error": ("✗", "bad"), "warning": ("!", "warn"), "info": ("·", "muted")}
+
+
+def _said(notice: Notice) -> str:
+    """What was told, and of which task, where it does not begin with that itself."""
+    task, said = safe_text(notice.task), safe_text(notice.text, 2000)
+    return f"{task}: {said}" if task and not said.startswith(task) else said

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.content import Content
 from textual.screen import ModalScreen
 
 from tui.screens.base import Guarded
 from tui.widgets.pick_list import PickList
 from tui.widgets.run_list import RunList
+from tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
@@ -27,10 +26,8 @@ class RunsScreen(Guarded, ModalScreen[str]):
     def compose(self) -> ComposeResult:
         """The list in a box."""
         dashboard = cast("DashboardApp", self.app)
-        with Vertical(classes="sheet") as sheet:
-            yield RunList(dashboard.behind.lookups, process=True)
-        sheet.border_title = Content("Watch which run?")
-        sheet.border_subtitle = Content("enter watches it · esc stays")
+        runs = RunList(dashboard.behind.lookups, process=True)
+        yield Sheet(runs, "Watch which run?", "enter watches it · esc stays")
 
     def on_mount(self) -> None:
         """Read the list once its size is known."""
