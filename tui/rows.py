@@ -20,6 +20,7 @@ MAX_ID = 16  # cells of an id; a longer one is cut
 BAR_FROM = 64  # cells from which a row has a bar of its stages
 COST_FROM = 52  # cells from which it has its cost, and room for a long id
 ELAPSED_FROM = 46  # cells from which it has its time and its attempt
+SCOPE_FROM = 64  # cells of the last column from which it shares them with what the task is
 
 _STAGES = (Stage.PLAN, Stage.IMPLEMENT, Stage.VERIFY, Stage.JUDGE)
 
@@ -124,7 +125,10 @@ def group_row(head: GroupHead, cells: int, *, here: bool = False) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The widths of the columns, in cells; 0 leaves a column out. The last one takes the rest."""
+    """The widths of the columns, in cells; 0 leaves a column out.
+
+    What the task does takes the rest, and where that is much, shares it with what the task is.
+    """
 
     id: int
     state: int
@@ -133,6 +137,7 @@ class Columns:
     elapsed: int
     cost: int
     last: int
+    scope: int = 0
 
     @classmethod
     def of(cls, width: int, longest_id: int, *, reasons: bool = False) -> Columns:
@@ -144,7 +149,9 @@ class Columns:
         cost = 7 if width >= COST_FROM else 0
         state = 12
         used = 2 + sum(column + 1 for column in (ids, state, bar, attempt, elapsed, cost) if column)
-        return cls(ids, state, bar, attempt, elapsed, cost, max(0, width - used))
+        rest = max(0, width - used)
+        last = max(SCOPE_FROM // 2, rest * 2 // 5) if rest >= SCOPE_FROM and not reasons else rest
+        return cls(ids, state, bar, attempt, elapsed, cost, last, rest - last)
 
     def header(self) -> Line:
         """The titles over the columns."""
@@ -158,7 +165,7 @@ class Columns:
             ("Cost", self.cost, True),
         )
         parts = [fit(title, width, right=right) for title, width, right in titles if width]
-        return (("  " + " ".join(parts) + " " + fit("Last", self.last), "faint"),)
+        return (("  " + " ".join(parts) + " " + fit("Last", self.last) + fit("Scope", self.scope), "faint"),)
 
 
 def longest_id(tasks: Sequence[TaskView]) -> int:
@@ -209,7 +216,13 @@ def task_row(
     if columns.cost:
         spans.append((fit(dollars(view.usd) if view.usd else "", columns.cost, right=True) + " ", calm))
     content, tone = last_of(view, others, batches, stuck, tell_problem=tell_problem)
-    spans.append((fit(content, columns.last), tone))
+    if columns.scope:
+        spans.append((fit(content, columns.last - 1) + " ", tone))
+        spans.append(
+            (fit(safe_text(view.task.scope), columns.scope), "faint" if calm == "muted" else "muted")
+        )
+    else:
+        spans.append((fit(content, columns.last), tone))
     return tuple(spans)
 
 
