@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from tui.format import safe_lines, safe_text
 from tui.line import BLANK, Line, hard_wrapped, text
 
 MAX_LINES = 6000  # lines of one call that are shown
+_BEFORE_WORDS = re.compile(r" *(?:[-*] |\d+\. )?")
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -31,7 +33,9 @@ def record_lines(path: Path, width: int) -> list[Line]:
     lines: list[Line] = []
     if request.tools:
         names = ", ".join(safe_text(tool.name) for tool in request.tools)
-        lines += [(("tools  ", "accent strong"), (names, "muted")), BLANK]
+        rows = hard_wrapped(text(names, "muted"), width - 7)
+        lines += [((" " * 7 if n else "tools  ", "accent strong"), *row) for n, row in enumerate(rows)]
+        lines.append(BLANK)
     for block in request.system:
         lines += _block_lines("system", block, width)
     for message in request.messages:
@@ -75,5 +79,13 @@ def _block_lines(title: str, block: Block, width: int, tone: str = "muted") -> l
         return [text(f"{title}: a block that only the service can read", "faint"), BLANK]
     lines = [text(head, "accent strong")]
     for row in safe_lines(body):
-        lines += hard_wrapped(text(f"  {row}", tone), width)
+        lines += _hung(row, tone, width)
     return [*lines, BLANK]
+
+
+def _hung(row: str, tone: str, width: int) -> list[Line]:
+    """The row indented, in as many lines as it takes; later ones begin where its words do, behind a bullet."""
+    found = _BEFORE_WORDS.match(row)
+    hang = len(found[0]) if found is not None and len(found[0]) < width // 2 else 0
+    parts = hard_wrapped(text(row[hang:], tone), width - 2 - hang)
+    return [(("  " + (" " * hang if n else row[:hang]), tone), *part) for n, part in enumerate(parts)]
