@@ -187,7 +187,8 @@ def verdict_lines(view: TaskView, shown: AttemptView | None, width: int) -> list
             rows = wrapped(safe_text(finding, 2000), width - 4)
             lines += [(("  - " if n == 0 else "    ", "warn"), *row) for n, row in enumerate(rows)]
         lines.append(BLANK)
-    if shown.problem:
+    refused = verdict is not None and not verdict.approved and verdict.reason in shown.problem
+    if shown.problem and not refused:
         where = f"ended at {shown.stage}" if shown.stage is not None else "ended"
         lines += [text(where, "faint"), *wrapped(safe_text(shown.problem, 4000), width, "bad", "  "), BLANK]
     if shown.feedback:

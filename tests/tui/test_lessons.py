@@ -46,6 +46,17 @@ async def test_lessons_are_searched_as_they_are_typed(tmp_path: Path) -> None:
         await until(lambda: "bankers" in shown(app, "#lessons LessonList"))
 
 
+async def test_who_is_among_the_hits_stays_there_when_the_panel_is_shown_in_full(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        hits = await find_the_one(pilot)
+        await pilot.press("plus")
+        await until(lambda: not app.screen.query_one("#dispatch").display)
+        await pilot.pause()
+        assert app.focused is hits
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_search_says_how_to_leave_it_and_escape_does(size: str, tmp_path: Path) -> None:
     app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))

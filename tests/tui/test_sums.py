@@ -19,7 +19,7 @@ from tui.frame import Frame
 from tui.headless import ProgressLines
 from tui.line import plain
 from tui.panels.batches import BatchesPanel, batch_lines
-from tui.panels.caches import cache_lines, spend_lines
+from tui.panels.caches import cache_lines, limiter_lines, spend_lines
 from tui.plain import money
 from tui.source.protocol import Health
 from tui.sums import pushes_in_words, savings_by_cause
@@ -131,6 +131,16 @@ def test_what_each_cause_saved_is_the_sum() -> None:
     frame = Frame(snapshot, snapshot.at, Health(), "LIVE")
     text = "\n".join(plain(line) for line in cache_lines(frame, 42))
     assert f"prompts {dollars(totals.usd_saved_prompts)}, batches {dollars(totals.usd_saved_batches)}" in text
+
+
+def test_no_call_is_in_flight_once_the_run_has_ended() -> None:
+    events = recorded_demo.events()
+    before, after = (
+        "\n".join(plain(line) for line in limiter_lines(Frame(snapshot, snapshot.at, Health(), "LIVE"), 80))
+        for snapshot in (RunState().apply_all(some).snapshot() for some in (events[:-1], events))
+    )
+    assert "in flight" in before
+    assert after == ""
 
 
 def test_all_causes_are_read_whole_in_the_side_panel() -> None:

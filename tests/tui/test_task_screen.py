@@ -123,6 +123,18 @@ async def test_why_an_earlier_try_failed_stands_in_the_timeline() -> None:
             assert [reason for reason in reasons if first_attempt.count(reason) != 1] == []
 
 
+async def test_what_the_judge_said_is_told_once() -> None:
+    app = DashboardApp(RecordedSource(recorded_demo.events()))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        app.open_task("CART-4")
+        await pilot.press("6", "less_than_sign")
+        await until(lambda: "✗ refused" in shown(app, "#body"))
+        own, _, next_try = shown(app, "#body").partition("what the next")
+        assert own.count("Expired codes still give a discount") == 1
+        assert "Expired codes still give a discount" in next_try
+
+
 def test_a_try_that_no_stage_tells_of_says_why_it_ended() -> None:
     bad = AttemptView(1, problem="[b]nothing[/] was\x1b[2J changed")
     view = TaskView(

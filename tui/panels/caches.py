@@ -120,7 +120,12 @@ def compiled_in_words(templates: TemplateFigures, *, full: bool) -> str:
 
 
 def limiter_lines(frame: Frame, width: int) -> list[Line]:
-    """How many calls each model class may have in flight, and whether the service asked for silence."""
+    """How many calls each model class may have in flight, and whether the service asked for silence.
+
+    Once the run has ended there are none, whatever was measured last.
+    """
+    if frame.snapshot.run.finished is not None:
+        return []
     figures: list[Line] = []
     troubles: list[Line] = []
     for limiter in frame.snapshot.limiters:

@@ -251,8 +251,10 @@ class MainScreen(FrameScreen):
         if self._opened is not None:
             self._open(None)
             return
-        inside = self._focused_panel
+        inside, focused = self._focused_panel, self.focused
         self._open(inside.NUMBER if inside is not None else 1)
+        if inside is not None:
+            self.set_focus(focused)  # among the hits of a search, say
 
     def action_back(self) -> None:
         """Close what is open, or go back to the tasks: the search, the panel, the marks, the filter."""
