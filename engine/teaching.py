@@ -92,7 +92,10 @@ class Teaching:
             message = _cut(failure.feedback)
         elif kind in _OF_THE_TASK:
             message, about = f"{message}, at work on {_quoted(task)}", task.scope
-        await self._record(task, plan, stage, kind, message, plan.files, about)
+        view = self._bus.state.find(task.id)
+        made = view.change.paths if view is not None and view.change is not None else ()
+        paths = tuple(dict.fromkeys((*plan.files, *made)))
+        await self._record(task, plan, stage, kind, message, paths, about)
 
     async def learn_from_return(self, view: TaskView, answer: SentBack) -> None:
         """Keep why the train sent a task back, by the scopes of both that do not fit."""

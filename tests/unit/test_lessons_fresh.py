@@ -83,7 +83,7 @@ def test_whatever_else_is_asked_waits_for_the_index(store: LessonStore) -> None:
         lambda: store.in_time_range(NOW, NOW),
         store.most_frequent,
         lambda: store.similar("no answer").lessons,
-        lambda: store.for_task(type="fix_bug"),
+        lambda: store.for_task(type="fix_bug", text="no answer"),
         lambda: (store.get(id_),),
     ):
         lesson = store.add("fix_bug", "verify", "timeout", "no answer")

@@ -363,8 +363,93 @@ def test_lessons_for_a_task_are_those_of_its_type_files_and_words(store: LessonS
     given = store.for_task(type="fix_bug", files=["src/parser.py"], text="Keep the token in the parser")
     order = [known.id for known in given]
     assert order[0] == "both"
-    assert set(order[1:]) == {"file", "type", "words"}
-    assert [known.id for known in store.for_task(type="none", files=["src/other.py"], text="")][:2] != []
+    assert set(order[1:]) == {"file", "words"}
+    assert [known.id for known in store.for_task(type="fix_bug", files=["src/other.py"])] == ["both"]
+    assert store.for_task(type="none", files=["src/other.py"]) == ()
+
+
+README = ("Say how to install", "README.md")
+
+# What a small project has learned: id, type, stage, failure, message, scope, files.
+LEARNED = (
+    (
+        "half-cent",
+        "fix_bug",
+        "verify",
+        "check_failed",
+        "`python -m unittest` ended with status 1.\n\nAssertionError: 0.12 != 0.13",
+        "Round the tax half up",
+        "shop/tax.py tests/test_tax.py",
+    ),
+    (
+        "clash",
+        "add_feature",
+        "land",
+        "conflict",
+        "clash in shop/cart.py: both changed the same lines",
+        "Count the items",
+        "shop/cart.py",
+    ),
+    (
+        "three",
+        "task",
+        "verify",
+        "check_failed",
+        "`grep three three.txt` ended with status 1.",
+        "Write three.txt with the word",
+        "three.txt",
+    ),
+    ("readme", "docs", "judge", "verdict_refused", "refused: the install part names no version", *README),
+    (
+        "judge",
+        "docs",
+        "judge",
+        "bad_answer",
+        "the Judge command did not answer with the JSON asked for",
+        *README,
+    ),
+    ("planner", "docs", "plan", "timeout", "plan.sh ran for more than 9 s, at work on install", *README),
+    ("service", "docs", "implement", "model_failed", "an answer that is none", *README),
+    ("no check", "docs", "verify", "no_check", "the row has no verification command", *README),
+)
+
+
+@pytest.mark.parametrize(
+    ("type_", "files", "text", "given"),
+    [
+        ("docs", ["two.txt"], "Write two.txt with the word two", []),
+        ("task", ["two.txt"], "Write two.txt with the word two", []),
+        ("task", ["three.txt"], "Mend three.txt", ["three"]),
+        ("docs", [], "Describe the colours", []),
+        ("docs", ["docs/setup.md"], "Say how to install the newest version", ["readme"]),
+        ("docs", ["README.md"], "Name the licence", ["readme"]),
+        ("task", [], "Say what to install, and how", ["readme"]),
+        ("fix_bug", ["shop/receipt.py"], "Show two decimals", ["half-cent"]),
+        ("fix_bug", ["receipt.py"], "Round the tax on the receipt half up", ["half-cent"]),
+        ("add_feature", ["receipt.py"], "Round the tax half up there, too", ["half-cent"]),
+        ("add_feature", ["receipt.py"], "Print the tax", []),
+        ("fix_bug", ["shop/cart.py"], "Empty carts cost nothing", ["clash", "half-cent"]),
+        ("add_feature", ["a.py"], "Round numbers for the newest release notes of all shops", []),
+    ],
+)
+def test_a_task_is_given_only_what_fits_it(
+    store: LessonStore, type_: str, files: list[str], text: str, given: list[str]
+) -> None:
+    fill(
+        store,
+        *(
+            lesson(
+                id_,
+                message,
+                task_type=kind,
+                activity_type=stage,
+                failure_type=failure,
+                metadata={"scope": scope, "files": paths},
+            )
+            for id_, kind, stage, failure, message, scope, paths in LEARNED
+        ),
+    )
+    assert [each.id for each in store.for_task(type=type_, files=files, text=text)] == given
 
 
 def test_a_resolved_lesson_goes_before_an_open_one(store: LessonStore) -> None:
@@ -374,11 +459,11 @@ def test_a_resolved_lesson_goes_before_an_open_one(store: LessonStore) -> None:
 
 def test_lessons_for_a_task_fit_the_limits(store: LessonStore) -> None:
     fill(store, *(lesson(str(n), "word " * 100) for n in range(10)))
-    assert len(store.for_task(type="fix_bug", limit=3)) == 3
-    few = store.for_task(type="fix_bug", limit=10, max_tokens=400)
+    assert len(store.for_task(type="fix_bug", text="a word", limit=3)) == 3
+    few = store.for_task(type="fix_bug", text="a word", limit=10, max_tokens=400)
     assert 0 < len(few) < 5
     assert sum(estimated_tokens(known.brief()) for known in few) <= 400
-    assert store.for_task(type="fix_bug", limit=10, max_tokens=3) == ()
+    assert store.for_task(type="fix_bug", text="a word", limit=10, max_tokens=3) == ()
 
 
 def test_nothing_is_given_to_a_task_that_nothing_speaks_for(store: LessonStore) -> None:

@@ -282,7 +282,7 @@ async def test_what_was_to_be_done_is_not_what_helped(store: LessonStore, summar
 @pytest.mark.parametrize("max_tokens", [100, 250, 10_000])
 async def test_what_a_prompt_is_given_keeps_to_its_tokens(store: LessonStore, max_tokens: int) -> None:
     for number in range(20):
-        store.add("fix_bug", "verify", "crash", f"failure {chr(97 + number)} " * 40)
+        store.add("fix_bug", "verify", "crash", f"tax half {chr(97 + number)} " * 40)
     teaching = Teaching(store, begun(), "r1", max_tokens=max_tokens)
     given = await teaching.choose(TAX, Plan())
     assert len(given) <= MOST_GIVEN
@@ -291,7 +291,7 @@ async def test_what_a_prompt_is_given_keeps_to_its_tokens(store: LessonStore, ma
 
 
 async def test_a_scope_of_one_long_word_holds_nothing_up(store: LessonStore) -> None:
-    store.add("fix_bug", "verify", "crash", "boom")
+    store.add("fix_bug", "verify", "crash", "boom", metadata={"files": "src/tax.py"})
     teaching = Teaching(store, begun(), "r1", max_tokens=800)
     for scope in ("A" * 300_000, "a/" * 150_000, "a." * 150_000):
         task = Task(id="T4", scope=f"{scope} src/tax.py", type="fix_bug")

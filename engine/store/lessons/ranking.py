@@ -16,6 +16,12 @@ _MONTH = 30 * 86_400.0  # seconds
 _MOST = 1024  # sightings beyond which no more of them count
 _OFTEN = tuple(0.12 * math.log2(1 + times) for times in range(_MOST + 1))
 
+UNTYPED = ("", "task")
+"""The types of tasks that nobody gave one."""
+
+SOME, STRONG = 0.2, 0.5
+"""Shares of a task's telling words that a lesson of its type, and one of any type, must have."""
+
 
 class Span(msgspec.Struct, frozen=True, gc=False):
     """A part of a field that matched: `field` is its name (`metadata.files` for one of the metadata)."""
@@ -169,18 +175,22 @@ def likeness(words: Mapping[str, float], text: str) -> float:
 def task_score(
     lesson: Lesson, *, task_type: str, files: frozenset[str], words: Mapping[str, float], now: float
 ) -> float:
-    """How much the lesson may help with a task; 0 when nothing but its age and count speaks for it."""
-    about = 2.0 * (lesson.task_type == task_type != "")
+    """How much the lesson may help with a task; 0 where too little ties the two together.
+
+    A shared file does. A shared type, which says something unless it is the one of all tasks that nobody gave another,
+    needs a folder or some words as well; words alone must be half of those that tell the task.
+    """
+    same_type = lesson.task_type == task_type and task_type not in UNTYPED
     theirs = lesson.files
-    if files.intersection(theirs):
-        about += 3.0
-    elif {_folder(path) for path in files} & {_folder(path) for path in theirs} - {""}:
-        about += 1.0
-    about += 3.0 * likeness(
-        words, f"{lesson.failure_msg} {lesson.pattern} {lesson.metadata.get('scope', '')}"
-    )
-    if not about:
+    same_file = bool(files.intersection(theirs))
+    same_folder = bool({_folder(path) for path in files} & {_folder(path) for path in theirs} - {""})
+    text = f"{lesson.failure_msg} {lesson.pattern} {lesson.metadata.get('scope', '')}"
+    alike = likeness(words, text)
+    # One word in common is chance where nothing else is.
+    strong = alike >= STRONG and len(word_set(text).intersection(words)) >= min(2, len(words))
+    if not (same_file or strong or (same_type and (same_folder or alike >= SOME))):
         return 0.0
+    about = 2.0 * same_type + (3.0 if same_file else 1.0 if same_folder else 0.0) + 3.0 * alike
     return about + (0.5 if lesson.resolution else 0.0) + worth(lesson.times_seen, lesson.last_seen, now)
 
 

@@ -12,14 +12,30 @@ from engine.store.lessons.matching import frequencies
 from engine.store.lessons.query import LessonQuery
 from engine.store.lessons.ranking import Hit, task_score, worth
 from engine.store.lessons.reading import IndexReading
+from engine.store.lessons.record import Lesson
 from engine.store.lessons.schema import SAMPLED
 from engine.store.lessons.words import clean, facet, word_set
 
-# A large store knows that they are everywhere; a small one must be told.
+# A large store knows that they are everywhere; a small one must be told. So are the words of nearly every task, and
+# those of the reports that most lessons are made of.
 _PLAIN = frozenset(
     "all and any are but can did does for from had has have into its may must not one only our should so than that the "
-    "their them then there these they this too use was were what when which will with you".split()
+    "their them then there these they this too use was were what when which will with you "
+    "add change create ended exit fail failed fails file files fix line make out pass passed passes ran run status "
+    "test tests time update verification write".split()
 )
+
+_JUDGED = ("plan", "judge")
+_NOT_THE_WORK = frozenset({"bad_answer", "model_failed", "no_check", "stale_cache"})
+
+
+def teaches(lesson: Lesson) -> bool:
+    """Whether an Implementer can learn from it: a refused verdict is about its work, what else stops a Planner or a
+    Judge is not, and neither is a fault of the set-up or of the service."""
+    if lesson.activity_type in _JUDGED:
+        return lesson.failure_type == "verdict_refused"
+    return lesson.failure_type not in _NOT_THE_WORK
+
 
 LOOKED_AT = 100
 """Lessons that are read and scored for their words."""
@@ -41,9 +57,10 @@ def similar(reading: IndexReading, text: str, now: float) -> list[Hit]:
 def for_task(
     reading: IndexReading, *, task_type: str, files: Iterable[str], text: str, now: float
 ) -> list[Hit]:
-    """The lessons that may help with a task, best first; see `ranking.task_score`."""
+    """The lessons that may help an Implementer with a task, best first; see `ranking.task_score`."""
     own_files = frozenset(clean(path) for path in files)
-    words = _telling_words(reading, text)
+    # What two files' names have in common, `txt`, says nothing; whether they are the same is asked below.
+    words = _telling_words(reading, _without_file_names(text))
     keys = dict.fromkeys(_keys_with(reading, words)[:LOOKED_AT])
     for path in sorted(own_files)[:20]:
         for kind, count in ((facet("f", path), 40), (facet("d", path.rpartition("/")[0]), 15)):
@@ -53,10 +70,15 @@ def for_task(
     hits = [
         Hit(lesson, score)
         for lesson in reading.lessons(list(keys))
-        if (score := task_score(lesson, task_type=task_type, files=own_files, words=words, now=now)) > 0
+        if teaches(lesson)
+        and (score := task_score(lesson, task_type=task_type, files=own_files, words=words, now=now)) > 0
     ]
     hits.sort(key=lambda hit: -hit.score)
     return hits
+
+
+def _without_file_names(text: str) -> str:
+    return " ".join(word for word in text.split() if "." not in word.strip("`'\"()[].,;:!?"))
 
 
 def _of_type(reading: IndexReading, task_type: str) -> list[int]:
