@@ -7,8 +7,8 @@
         ...
     write_statuses(board.path, {"T1": BoardStatus.LANDED})
 
-The board of a file is the first table with the columns ID, Scope, Status, Branch and Verification, in any order and
-case; After, Type, Lane and Priority are understood too, and any other column is left alone.
+The board of a file is the first table with the columns ID, Scope, Status and Verification, in any order and case;
+Branch, After, Type, Lane and Priority are understood too, and any other column is left alone.
 """
 
 from __future__ import annotations

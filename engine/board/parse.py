@@ -15,8 +15,8 @@ from engine.board.tables import Row, Table, closing_backticks, find_tables, spli
 from engine.errors import BoardError
 from engine.model import BoardStatus, Lane, Task
 
-NEEDED = ("ID", "Scope", "Status", "Branch", "Verification")
-OPTIONAL = ("After", "Type", "Lane", "Priority")
+NEEDED = ("ID", "Scope", "Status", "Verification")
+OPTIONAL = ("Branch", "After", "Type", "Lane", "Priority")
 
 _COLUMNS = {name.casefold(): name for name in NEEDED + OPTIONAL}
 _NOTHING = frozenset({"", "-", "–", "—"})
@@ -100,7 +100,7 @@ def parse_board(data: bytes, path: Path) -> Board:
     """Parse the bytes of a board file; `path` is only for messages.
 
     Problems of single rows become diagnostics, and the rest stays runnable. Raises `BoardError` when the bytes are
-    not UTF-8 or hold no table with the columns ID, Scope, Status, Branch and Verification.
+    not UTF-8 or hold no table with the columns ID, Scope, Status and Verification.
     """
     table, columns, others = board_table(board_text(data, path), path)
     width = len(table.header.cells)
@@ -163,7 +163,8 @@ def board_text(data: bytes, path: Path) -> str:
 def board_table(text: str, path: Path) -> tuple[Table, dict[str, int], list[Table]]:
     """Find the board among the tables: gives it, where its columns stand, and further tables that look like it."""
     boards = []
-    nearest: tuple[int, str] = (0, "it needs a table with the columns " + " | ".join(NEEDED))
+    start = "`taskyard init` writes one to start from"
+    nearest = 0, "it needs a table with the columns " + " | ".join(NEEDED), start
     for table in find_tables(text):
         names = _column_names(table.header)
         known = Counter(name for name in names if name)
@@ -181,14 +182,14 @@ def board_table(text: str, path: Path) -> tuple[Table, dict[str, int], list[Tabl
                 )
             boards.append((table, {name: at for at, name in enumerate(names) if name}))
         elif len(known) > nearest[0]:
-            nearest = len(known), f"the table at line {line} lacks " + ", ".join(missing)
+            lacks = ", ".join(missing)
+            add = f"add the {'columns' if len(missing) > 1 else 'column'} {lacks} to it"
+            nearest = len(known), f"the table at line {line} lacks {lacks}", add
     if not boards:
         for at, words in enumerate(text.split("\n"), 1):
             if set(NEEDED) <= set(_column_names(split_row(at, words, 0))):
-                nearest = 0, f"line {at} names the columns, but no |---| line follows it"
-        raise BoardError(
-            f"{path} holds no task board: {nearest[1]}", "`taskyard init` writes one to start from"
-        )
+                nearest = 0, f"line {at} names the columns, but no |---| line follows it", start
+        raise BoardError(f"{path} holds no task board: {nearest[1]}", nearest[2])
     (table, columns), *others = boards
     return table, columns, [other for other, _ in others]
 

@@ -14,7 +14,7 @@ of its own, runs the row's command over the result, and lands what passes. It ch
 | --- | --- |
 | ID | short and unique; other rows name it in After |
 | Scope | what is to be done, as you would tell a colleague |
-| Branch | for your notes; the work is done on the branch `task/<ID>` |
+| Branch | for your notes; the work is done on the branch `task/<ID>` (optional) |
 | Verification | a command in backticks that must succeed, then what the Judge is to look for |
 | After | ids of the tasks that must have landed before, with commas (optional) |
 | Type | the kind of work, so that lessons reach the right tasks: feature, fix_bug, docs, test … (optional) |

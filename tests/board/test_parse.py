@@ -251,12 +251,22 @@ def test_landed_tasks_are_not_runnable_and_failed_ones_are() -> None:
     assert runnable(found) == ["T2", "T3"]
 
 
+def test_the_branch_is_a_note_that_no_board_needs() -> None:
+    header = "| ID | Scope | Status | Verification |\n|---|---|---|---|\n"
+    found = board("| T1 | scope | [ ] | `x` fine |", "| T2 | scope | [x] | `y` |", header=header)
+    assert found.diagnostics == ()
+    assert runnable(found) == ["T1"]
+    assert (found.tasks[0].branch, found.tasks[0].command, found.tasks[0].acceptance) == ("", "x", "fine")
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "board.md holds no task board: it needs a table with the columns ID | Scope"),
         (b"# Only words\n", "holds no task board"),
         (b"| ID | Scope | Status | Branch |\n|-|-|-|-|\n", "the table at line 1 lacks Verification"),
+        (b"| ID | Scope | Status |\n|-|-|-|\n", "lacks Verification: add the column Verification to it"),
+        (b"| ID | Status |\n|-|-|\n", "lacks Scope, Verification: add the columns Scope, Verification to it"),
         (b"\n" + HEADER.splitlines()[0].encode(), "line 2 names the columns, but no |---| line follows it"),
         (
             b"\n" + HEADER.replace("|---|---|---|---|---|---|", "|---|---|").encode(),
