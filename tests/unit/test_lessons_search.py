@@ -249,6 +249,44 @@ def test_filters_take_exact_names_or_their_beginnings(store: LessonStore) -> Non
     assert set(found(store, "type:fix_ message")) == {"2", "3"}
 
 
+def test_filters_take_the_names_that_hold_them_where_none_begins_so(store: LessonStore) -> None:
+    fill(
+        store,
+        lesson("1", pattern="`grep three three.txt` exited <n>"),
+        lesson("2", pattern="no match for Grep here"),
+        lesson("3", pattern="timeout", task_type="feature"),
+    )
+    assert set(found(store, "pattern:grep")) == {"1", "2"}
+    assert found(store, "pattern:time") == ["3"]
+    assert set(found(store, "type:bug pattern:grep")) == {"1", "2"}
+    assert found(store, "pattern:grep exited since:2d") == ["1"]
+    assert found(store, "pattern:nothing") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (
+            "foo:bar",
+            "foo: is no filter, so it was looked for as a word; there is type:, activity:, failure:, ",
+        ),
+        ("Type:fix_bug", "Type: is no filter, so it was looked for as a word; did you mean type:"),
+        ("files:a.py", "files: is no filter, so it was looked for as a word; did you mean file:"),
+        ("file:none.txt", "no lesson tells of the file none.txt"),
+        ("file:none.txt message", ""),
+        ("https://example.org", ""),
+        ("std::bad_alloc", ""),
+        ("words", ""),
+    ],
+)
+def test_what_is_no_filter_is_told_with_those_that_there_are(
+    store: LessonStore, typed: str, hint: str
+) -> None:
+    fill(store, lesson("1"))
+    told = store.search(parse_query(typed), budget=AMPLE).hint
+    assert told.startswith(hint) if hint else told == ""
+
+
 def test_all_combinations_of_filters_agree_with_a_plain_scan(store: LessonStore) -> None:
     names = {"task_type": "tu", "activity_type": "ab", "failure_type": "fg", "pattern": "pq"}
     lessons = [
@@ -287,6 +325,21 @@ def test_files_are_found_by_path_name_and_folder(store: LessonStore) -> None:
     assert set(found(store, "file:a.py")) == {"1", "2"}
     assert found(store, "file:lib/") == ["2"]
     assert found(store, "file:src message") == ["1"]
+
+
+def test_a_file_that_no_lesson_is_told_to_be_of_is_found_by_its_name_in_the_text(store: LessonStore) -> None:
+    fill(
+        store,
+        lesson("1", "`grep three three.txt` exited 1"),
+        lesson("2", "three threes.txt"),
+        lesson("3", "open('three.txt')", task_type="feature"),
+        lesson("4", metadata={"files": "one.txt"}),
+        lesson("5", "one.txt is empty"),
+    )
+    assert set(found(store, "file:three.txt")) == {"1", "3"}
+    assert found(store, "file:three.txt grep") == ["1"]
+    assert found(store, "file:three.txt type:feature") == ["3"]
+    assert found(store, "file:one.txt") == ["4"]
 
 
 def test_a_time_range_narrows_words_and_fields(store: LessonStore) -> None:

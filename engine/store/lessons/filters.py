@@ -13,6 +13,12 @@ from engine.store.lessons.words import clean, facet
 MAX_NAMES = 24
 """Names that an unfinished filter (`type:f`) may stand for."""
 
+MAX_HOLDING = 200
+"""Names that a filter may stand for which none begins with, but which they hold (`pattern:grep`)."""
+
+LOOKED_AT = 20_000
+"""Names of a field that are looked into for that."""
+
 ANY = "1"
 """The condition that every lesson satisfies."""
 
@@ -102,5 +108,10 @@ def _name_keys(reading: IndexReading, field: int, wanted: str, *, prefixes: bool
     rows = reading.rows(
         "SELECT key FROM name WHERE field = ? AND text >= ? AND text < ? ORDER BY lessons DESC LIMIT ?",
         (field, wanted.lower(), wanted.lower() + "\U0010ffff", MAX_NAMES),
+    )
+    rows = rows or reading.rows(
+        "SELECT key FROM (SELECT key, text, lessons FROM name WHERE field = ? LIMIT ?)"
+        " WHERE lessons > 0 AND instr(lower(text), ?) ORDER BY lessons DESC LIMIT ?",
+        (field, LOOKED_AT, wanted.lower(), MAX_HOLDING),
     )
     return [key for (key,) in rows]

@@ -1,4 +1,4 @@
-"""What a search that found nothing may have got wrong: a time that is none, a name that no lesson has."""
+"""What a search that found nothing may have got wrong: a time or a filter that is none, a name that no lesson has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import re
 
 from engine.store.lessons.filters import chosen_names
-from engine.store.lessons.query import FILTERS, LessonQuery
+from engine.store.lessons.query import FILTERS, NAMES, LessonQuery
 from engine.store.lessons.reading import IndexReading
 from engine.store.lessons.schema import FIELDS
 
@@ -17,6 +17,7 @@ COMPARED = 100
 """Names of a field that are compared with the one that it does not have."""
 
 _TIME = re.compile(r"(since|until):.")
+_LIKE_FILTER = re.compile(r"([A-Za-z][A-Za-z_-]*):(?!//|:).")
 
 
 def hint(reading: IndexReading, query: LessonQuery) -> str:
@@ -24,12 +25,21 @@ def hint(reading: IndexReading, query: LessonQuery) -> str:
     for word in query.words:
         if found := _TIME.match(word):
             return f"{found[1]}: takes an age (90s, 30m, 24h, 7d, 2w) or a day (2026-01-31)"
+    for word in query.words:
+        if found := _LIKE_FILTER.match(word):
+            return _no_filter(found[1])
     for filter, field in FILTERS.items():
         wanted = getattr(query, field)
         if wanted and chosen_names(reading, LessonQuery(**{field: wanted})) is None:
             names = _nearest(reading, field, wanted)
             return f"no lesson has {filter}:{wanted}; there is {', '.join(names)}" if names else ""
-    return ""
+    return f"no lesson tells of the file {query.file}" if query.file and not query.words else ""
+
+
+def _no_filter(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), NAMES, n=1, cutoff=0.6)
+    there_is = f"did you mean {near[0]}:" if near else f"there is {', '.join(f'{each}:' for each in NAMES)}"
+    return f"{name}: is no filter, so it was looked for as a word; {there_is}"
 
 
 def _nearest(reading: IndexReading, field: str, wanted: str) -> list[str]:

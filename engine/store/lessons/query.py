@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 
 import msgspec
 
-_FILTER = re.compile(r"(type|activity|failure|pattern|file|since|until):(\S*)\Z")
 FILTERS = {
     "type": "task_type",
     "activity": "activity_type",
@@ -22,6 +21,10 @@ FILTERS = {
 }
 """The filters by a name, as typed, each with the field that it looks at."""
 
+NAMES = (*FILTERS, "file", "since", "until")
+"""All filters, as typed."""
+
+_FILTER = re.compile(rf"({'|'.join(NAMES)}):(\S*)\Z")
 _AGE = re.compile(r"(\d{1,6})(s|m|h|d|w)\Z")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -31,7 +34,8 @@ class LessonQuery(msgspec.Struct, frozen=True):
 
     `text` is data, never syntax: each of its words, divided by blanks, must stand in the lesson as it is, upper and
     lower case alike. A filter by type, activity, failure or pattern takes the exact name where there is such a
-    name, else all names that begin so (which is what somebody has typed so far).
+    name, else all names that begin so (which is what somebody has typed so far), else those that hold it. A file is
+    one of those that the lesson tells of (by path, name or folder); where no lesson does, its words name it.
     """
 
     text: str = ""
