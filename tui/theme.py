@@ -11,7 +11,7 @@ from textual.theme import Theme
 _TONES_DARK = {
     "text": "#c9d1d9",
     "muted": "#8b949e",
-    "faint": "#59636e",
+    "faint": "#727c87",
     "good": "#7fb889",
     "bad": "#ef7c76",
     "warn": "#dbab5c",
@@ -24,7 +24,7 @@ _TONES_DARK = {
 _TONES_LIGHT = {
     "text": "#24292f",
     "muted": "#57606a",
-    "faint": "#8c959f",
+    "faint": "#6e7781",
     "good": "#1a7f37",
     "bad": "#cf222e",
     "warn": "#9a6700",
