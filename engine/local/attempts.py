@@ -10,9 +10,12 @@ from engine import events as ev
 from engine.activities import Attempt
 from engine.git.worktrees import Worktree, Worktrees
 from engine.local.context import RunContext
-from engine.model import Change, Plan, Task
+from engine.model import Change, Plan, Stage, Task
 from engine.roles.workspace import Workspace
 from engine.teaching import Teaching
+
+INTERRUPTED = "interrupted here, and taken up again"
+"""What the logs of an attempt say where it was interrupted."""
 
 
 class Attempts:
@@ -54,6 +57,11 @@ class Attempts:
     async def reopen(self, attempt: Attempt, change: Change | None) -> None:
         """See `Activities.reopen`."""
         self._open.pop(attempt.task.id, None)
+        again = [Stage.VERIFY, Stage.JUDGE] if change is not None else list(Stage)
+        if self._context.bus.state.view(attempt.task.id).plan is not None and Stage.PLAN in again:
+            again.remove(Stage.PLAN)
+        for stage in again:  # Their logs go on where they broke off.
+            self._context.logs.mark(attempt, stage, INTERRUPTED)
         if change is not None:
             made = await self._worktrees.create(attempt.task.id, change.commit)
             self._open[attempt.task.id] = replace(made, base=attempt.base)

@@ -81,6 +81,21 @@ class Yard:
         self.made.git("fetch", "--quiet", "origin", "taskyard/board")
         return self.made.git("show", f"{target[0]}:tasks/board.md")
 
+    def log_of(self, stage: str) -> Path | None:
+        """The log of the first attempt at T1, once it is there."""
+        return next(iter(self.made.path.glob(f".git/taskyard/**/T1/1/{stage}.log")), None)
+
+    def killed_at(self, log: Callable[[], Path | None], said: bytes) -> Path:
+        """Run it, and kill it as soon as the log ends with this; gives the log."""
+        with forked.Popen([*PROGRAM, "run"], cwd=self.made.path, env=environment(), stdout=-3) as process:
+            deadline = time.monotonic() + 30
+            while (found := log()) is None or not found.read_bytes().endswith(said):
+                assert time.monotonic() < deadline
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.kill()
+        return found
+
     def given(self, role: str) -> list[str]:
         """What the role's turns were given, oldest first."""
         files = sorted(self.told.glob(f"{role}.*"), key=lambda path: int(path.suffix[1:]))
@@ -234,3 +249,19 @@ def test_a_planner_that_never_answers_as_asked_stops_the_run(yard: Yard) -> None
     assert "mend the command of [roles.planner]" in said
     assert (len(yard.given("planner")), len(yard.given("implementer"))) == (3, 0)
     assert not [event for event in events if isinstance(event, AttemptFailed | LessonRecorded | TaskEnded)]
+
+
+def test_the_logs_of_an_interrupted_attempt_say_where_it_was_taken_up_again(yard: Yard) -> None:
+    go = yard.told.parent / "go"
+    check = f"printf 'half a check'; test -e {go} || sleep 60"
+    board = "\n".join([*BOARD.splitlines()[:2], f"| T1 | Write one | [ ] | | `{check}` |", ""])
+    yard.write(board=board, implementer=f"printf 'half a line'; test -e {go}1 || sleep 60; {WRITES}")
+    logs = yard.killed_at(lambda: yard.log_of("implement"), b"half a line")
+    (yard.told.parent / "go1").touch()
+    yard.killed_at(lambda: yard.log_of("verify"), b"half a check")
+    go.touch()
+    status, _, _ = yard.run()
+    assert status == 0
+    mark = "── interrupted here, and taken up again ──"
+    assert (logs.parent / "implement.log").read_text() == f"half a line\n{mark}\nhalf a lineWrote it.\n"
+    assert (logs.parent / "verify.log").read_text() == f"half a check\n{mark}\nhalf a check"
