@@ -18,7 +18,7 @@ from engine.snapshot import Snapshot
 from engine.state import RunState
 from tui.edits import summary, taken
 from tui.peers import crew_changes, place_of
-from tui.plain import count, duration, money, one_line, tokens_by_class
+from tui.plain import count, duration, money, one_line, short_model, tokens_by_class
 from tui.sums import (
     answers_in_words,
     end_in_words,
@@ -121,10 +121,11 @@ class ProgressLines:
                 return event.task, f"{event.role.value} call failed: {event.error}; {then}"
             case ev.BatchSubmitted():
                 requests = count(len(event.custom_ids), "request")
-                return "batch", f"{event.batch}: {requests} to {event.model} in one call ({event.role.value})"
+                whose = f"{short_model(event.model)} in one call ({event.role.value})"
+                return "batch", f"{event.batch}: {requests} to {whose}"
             case ev.BatchEnded():
-                failed = f", {event.errored} failed" if event.errored else ""
-                return "batch", f"{event.batch}: {event.succeeded} answered{failed}"
+                errored = f", {event.errored} errored" if event.errored else ""
+                return "batch", f"{event.batch}: {event.succeeded} answered{errored}"
             case ev.TrainDeparted() | ev.TrainMoved() | ev.Pushed() | ev.TrainArrived():
                 return self._tell_train(event)
             case _:

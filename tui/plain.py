@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -23,6 +24,11 @@ def _shown(char: str) -> str:
     if char.isprintable() or char in "\u200c\u200d":
         return char
     return " " if char.isspace() or char < " " or "\x7f" <= char <= "\x9f" else "\ufffd"
+
+
+def short_model(model: str) -> str:
+    """A model's name where there is little room: "claude-opus-5-5" and "claude-opus-5-5-20260101" are "opus-5-5"."""
+    return re.sub(r"-20\d{6}$", "", one_line(model).rpartition("claude-")[2])
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -150,7 +150,7 @@ def plan_lines(view: TaskView, width: int) -> list[Line]:
     if plan is None or not (plan.steps or plan.files):
         why = "no plan was made" if view.attempt else "the task has not started"
         return [text(f"{why}; without a Planner the task's text goes to the Implementer as it is", "muted")]
-    lines: list[Line] = [text(f"{safe_text(plan.type, 40)}, {count(len(plan.steps), 'step')}", "faint")]
+    lines: list[Line] = [text(", ".join([safe_text(plan.type, 40), *_number(plan.steps, "step")]), "faint")]
     for number, step in enumerate(plan.steps, 1):
         for index, line in enumerate(wrapped(safe_text(step, 2000), width - 5)):
             lines.append(((f"{number:>2}. " if index == 0 else "    ", "accent"), *line))
@@ -158,6 +158,11 @@ def plan_lines(view: TaskView, width: int) -> list[Line]:
         lines += [BLANK, text("files", "faint")]
         lines += [text(f"  {safe_text(path)}", "info") for path in plan.files]
     return lines
+
+
+def _number(found: Sequence[object], one: str) -> list[str]:
+    """How many there are, where there are any."""
+    return [count(len(found), one)] if found else []
 
 
 def verdict_lines(view: TaskView, shown: AttemptView | None, width: int) -> list[Line]:

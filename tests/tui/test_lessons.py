@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from engine import events as ev
 from engine.store.lessons import LessonStore
-from tests.tui import moments
+from tests.tui import moments, sample_run
 from tests.tui.moments import SIZES
 from tests.tui.test_keys import WIDE, ready, shown, until
 from tui.app import DashboardApp
@@ -18,6 +18,7 @@ from tui.panels.lessons import LessonInput, LessonsPanel
 from tui.screens.help import HelpScreen
 from tui.screens.lesson import LessonScreen
 from tui.screens.main import MainScreen
+from tui.source import ReplaySource
 from tui.source.protocol import Mode
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.lesson_list import LessonList
@@ -215,3 +216,29 @@ async def test_hits_say_how_many_more_there_are(tmp_path: Path) -> None:
         assert shown(app, "#lessons LessonList").endswith("50 of 60: more words find fewer")
         row = len(hits.lines) - 1 - hits.scroll_offset.y
         assert row < hits.size.height, "the last line is in sight below the last hit"
+
+
+async def test_the_marks_before_what_this_run_learned_are_explained(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    legend = "+ learned  ✓ resolved  2× new: times seen"
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        panel = app.screen.query_one(LessonsPanel)
+        assert app.frame.snapshot.lesson_notes
+        await until(lambda: legend in str(panel.border_subtitle))
+        await pilot.press("4", *"bankers")
+        await until(lambda: "of " in str(panel.border_subtitle) and legend not in str(panel.border_subtitle))
+
+
+async def test_a_replay_tells_the_lessons_of_then_from_those_of_today(tmp_path: Path) -> None:
+    lookups = moments.with_lessons(moments.running(), tmp_path).lookups
+    source = ReplaySource(sample_run.events_until(170), lookups=lookups, monotonic=lambda: 0.0)
+    source.playback.seek(160)
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        panel = app.screen.query_one(LessonsPanel)
+        total = app.frame.snapshot.lessons.total
+        await until(lambda: str(panel.border_subtitle).endswith(f"{total:,} lessons then"))
+        await pilot.press("4", *"bankers")
+        await until(lambda: str(panel.border_subtitle).startswith("1 found today in "))

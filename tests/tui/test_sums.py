@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine import events as ev
+from engine.figures import LimiterFigures
 from engine.model import BoardStatus, Role, Task, TaskState
 from engine.snapshot import RunView, Snapshot, TaskView, Totals
 from engine.state import RunState
@@ -19,8 +20,8 @@ from tui.frame import Frame
 from tui.headless import ProgressLines
 from tui.line import plain
 from tui.panels.batches import BatchesPanel, batch_lines
-from tui.panels.caches import cache_lines, limiter_lines, spend_lines
-from tui.plain import money
+from tui.panels.caches import cache_lines, limiter_lines, miss_in_words, spend_lines
+from tui.plain import money, short_model
 from tui.source.protocol import Health
 from tui.sums import pushes_in_words, savings_by_cause
 from tui.widgets.banner import banner_line
@@ -149,3 +150,33 @@ def test_all_causes_are_read_whole_in_the_side_panel() -> None:
     lines = [plain(line) for line in cache_lines(frame, 42)]
     assert max(map(len, lines)) <= 42
     assert "results $10.20, prompts $3.30, batches $4.50" in " ".join(" ".join(lines).split())
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("claude-opus-5-5", "opus-5-5"),
+        ("claude-haiku-4-5-20251001", "haiku-4-5"),
+        ("us.anthropic.claude-sonnet-5", "sonnet-5"),
+        ("my-model", "my-model"),
+    ],
+)
+def test_a_model_has_one_short_name(model: str, words: str) -> None:
+    assert short_model(model) == words
+
+
+def test_the_limits_of_a_class_of_models_name_the_one_that_is_used() -> None:
+    limiters = (LimiterFigures("opus-5", 8, 2, 1), LimiterFigures("sonnet-5", 8, 0, 2))
+    roles = {"planner": "claude-opus-5-5", "implementer": "claude-sonnet-5", "judge": "claude-sonnet-5-5"}
+    snapshot = Snapshot(run=replace(RUN, roles=roles), limiters=limiters)
+    lines = [plain(line) for line in limiter_lines(Frame(snapshot, 2.0, Health(), "LIVE"), 120)]
+    assert lines == ["in flight opus-5-5 2 of 8, 1 waits  all sonnet-5 0 of 8, 2 wait"]
+    closer = [plain(line) for line in limiter_lines(Frame(snapshot, 2.0, Health(), "LIVE"), 60)]
+    assert closer == ["in flight opus-5-5 2/8, 1 waits  all sonnet-5 0/8, 2 wait"]
+    apart = [plain(line) for line in limiter_lines(Frame(snapshot, 2.0, Health(), "LIVE"), 42)]
+    assert apart == ["in flight opus-5-5 2 of 8, 1 waits", "          all sonnet-5 0 of 8, 2 wait"]
+
+
+def test_what_the_cache_calls_an_outcome_is_landed_work() -> None:
+    assert miss_in_words("outcome T1: first time") == "landed work of T1: first time"
+    assert miss_in_words("judge T1: the input changed") == "judge T1: the input changed"

@@ -25,7 +25,11 @@ app = typer.Typer(help="The result cache: answers that were paid for once. Alone
 Task = Annotated[str | None, typer.Option("--task", metavar="ID", help="Only results of this task.")]
 Activity = Annotated[
     str | None,
-    typer.Option("--activity", metavar="NAME", help="Only results of this activity: planner, judge …"),
+    typer.Option(
+        "--activity",
+        metavar="NAME",
+        help="Only results of planner, implementer, judge, check or outcome.",
+    ),
 ]
 Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Only answers of this model.")]
 

@@ -8,7 +8,7 @@ from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, Span, joined, text, wrapped
 from tui.panels.panel import Panel
-from tui.plain import ago, count, duration
+from tui.plain import ago, count, duration, short_model
 from tui.sums import batches_in_words, calls_saved, pushes_in_words
 
 FULL = 60  # cells from which a line has room for more than what matters most
@@ -33,7 +33,7 @@ class BatchesPanel(Panel):
         queued = sum(queue.queued for queue in snapshot.queues)
         parts: list[Line] = []
         if moving:
-            parts.append(text(f"train {moving[-1].number} {moving[-1].stage}", "accent"))
+            parts.append(text(f"train {moving[-1].number} {stage_in_words(moving[-1].stage)}", "accent"))
         elif queued:
             parts.append(text(f"{queued} queued", "text"))
         if open_:
@@ -91,6 +91,13 @@ _TRAIN_STAGES = (("combine", "merge"), ("verify", "verify"), ("push", "push"))
 _TRAIN_STAGES = (("combine", "merge"), ("verify", "verify"), ("push", "push"))
 
 
+def stage_in_words(stage: str) -> str:
+    """What a train does, in the words of its way: "merge", "verify", "push", or "bisect" beside it."""
+    if stage == "conflict":
+        stage = "combine"  # who clashes goes back, and the others are merged
+    return dict(_TRAIN_STAGES).get(stage, stage if stage == "bisect" else _TRAIN_STAGES[-1][1])
+
+
 def _train_lines(train: TrainView, frame: Frame, width: int) -> list[Line]:
     head = [
         ("      ", "text"),
@@ -99,14 +106,12 @@ def _train_lines(train: TrainView, frame: Frame, width: int) -> list[Line]:
     ]
     age = (f" {duration(frame.until - train.started_at)}", "faint")
     detail = (f" {safe_text(train.detail)}" if train.detail else "", "muted")
-    names = [name for name, _ in _TRAIN_STAGES]
+    names = [word for _, word in _TRAIN_STAGES]
     way: list[Span] = []
     if train.stage == "bisect":
         way.append((" bisecting: who breaks it?", "warn"))
     else:
-        # Who clashes goes back, and the others are merged.
-        stage = "combine" if train.stage == "conflict" else train.stage
-        at = names.index(stage) if stage in names else len(names) - 1
+        at = names.index(stage_in_words(train.stage))
         for index, (_, word) in enumerate(_TRAIN_STAGES):
             mark, tone = ("✓", "good") if index < at else ("⠿", "accent") if index == at else ("·", "faint")
             way.append((f" {word} {mark}", tone))
@@ -141,7 +146,7 @@ def _model_batch_lines(batch: BatchView, frame: Frame, *, full: bool) -> list[Li
         ("◔ ", "batch"),
         (f"…{safe_text(batch.id)[-6:]} ", "text strong"),
         (f"{done:,} of {requests}", "text"),
-        (f" {batch.role}" + (f" {safe_text(batch.model, 24)}" if full else ""), "faint"),
+        (f" {batch.role}" + (f" {short_model(batch.model)}" if full else ""), "faint"),
     )
     words = [safe_text(batch.status.replace("_", " "), 20), duration(frame.until - batch.submitted_at)]
     if batch.next_poll_at is not None:

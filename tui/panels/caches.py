@@ -9,12 +9,15 @@ from tui.frame import Frame
 from tui.line import BLANK, Line, Span, bar, joined, sparkline, spread, text, wrapped
 from tui.line import width as cells_of
 from tui.panels.panel import Panel
-from tui.plain import count, size, thousands
+from tui.plain import count, short_model, size, thousands
 from tui.sums import savings_by_cause
 from tui.trends import dollars_saved, hit_rates
 
 FULL = 60  # cells from which there is room for words beside the figures
 MOST_TROUBLE = 2  # lines for why a model class has to wait
+
+_LOOKED_UP = {"outcome": "landed work of"}
+"""What is looked up, where the cache's own name for it says little."""
 
 
 class CachesPanel(Panel):
@@ -104,9 +107,15 @@ def cache_lines(frame: Frame, width: int) -> list[Line]:
         kept = f"{count(results.entries, 'entry', 'entries')}, {size(results.bytes)}"
         lines.append((("kept      ", "muted"), (kept, "text")))
     if results.last_miss:
-        for number, row in enumerate(wrapped(safe_text(results.last_miss), width - 10)):
+        for number, row in enumerate(wrapped(miss_in_words(results.last_miss), width - 10)):
             lines.append((("last miss " if number == 0 else " " * 10, "muted"), *row))
     return lines
+
+
+def miss_in_words(miss: str) -> str:
+    """What the cache looked for last and did not have, with the names that the panel has for it."""
+    name, _, rest = safe_text(miss).partition(" ")
+    return f"{_LOOKED_UP.get(name, name)} {rest}".rstrip()
 
 
 def compiled_in_words(templates: TemplateFigures, *, full: bool) -> str:
@@ -129,20 +138,35 @@ def limiter_lines(frame: Frame, width: int) -> list[Line]:
     figures: list[Line] = []
     troubles: list[Line] = []
     for limiter in frame.snapshot.limiters:
-        name = safe_text(limiter.model_class, 9)
+        name = limited(limiter.model_class, frame.snapshot)
         spans: list[Span] = [(f"{name} ", "muted"), (f"{limiter.in_flight} of {limiter.limit}", "text")]
         if limiter.waiting:
-            spans.append((f", {limiter.waiting} wait", "faint"))
+            spans.append((f", {count(limiter.waiting, 'waits', 'wait')}", "faint"))
         figures.append(tuple(spans))
         left = (limiter.paused_until or 0.0) - frame.now
         pause = f"paused {left:.0f} s" if left > 0 else ""
         if trouble := ": ".join(part for part in (pause, safe_text(limiter.reason)) if part):
             troubles += wrapped(f"{name} {trouble}", width - 10, "warn", " " * 10)[:MOST_TROUBLE]
-    one_line = joined(figures, "  ")
-    rows = [one_line] if figures and 10 + cells_of(one_line) <= width else figures
+    rows = _in_a_line(figures, width - 10)
     return [
         ((f"{'' if number else 'in flight':<10}", "muted"), *row) for number, row in enumerate(rows)
     ] + troubles
+
+
+def _in_a_line(figures: list[Line], cells: int) -> list[Line]:
+    """All figures in one line of `cells` cells where that can be, closer together if it must; else a line each."""
+    closer = [tuple((part.replace(" of ", "/"), tone) for part, tone in line) for line in figures]
+    lines = [joined(each, "  ") for each in (figures, closer)]
+    return next(([line] for line in lines if line and cells_of(line) <= cells), figures)
+
+
+def limited(model_class: str, snapshot: Snapshot) -> str:
+    """Which models share the limits of a class: the one that the run uses of it, or all of the class."""
+    used = {
+        short_model(model) for model in (*snapshot.run.roles.values(), *(s.model for s in snapshot.spend))
+    }
+    of_class = sorted(name for name in used if name.startswith(model_class))
+    return safe_text(of_class[0] if len(of_class) == 1 else f"all {short_model(model_class)}", 20)
 
 
 def spend_lines(snapshot: Snapshot, width: int) -> list[Line]:
@@ -160,7 +184,7 @@ def spend_lines(snapshot: Snapshot, width: int) -> list[Line]:
             usage = line.usage
             spans.append(
                 (
-                    f"  {safe_text(line.model, 24)}  in {thousands(usage.prompt)}  out {thousands(usage.output)}",
+                    f"  {short_model(line.model)}  in {thousands(usage.prompt)}  out {thousands(usage.output)}",
                     "faint",
                 )
             )

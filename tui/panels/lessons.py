@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on, work
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from engine.store.lessons.search import SearchResult
 
 MAX_TYPED = 200  # characters of a search
+LEGEND_FROM = 62  # cells of the panel from which it says what its marks mean
 TYPING = "type to search · esc leaves"
 WAITING = "search (4): words, type: failure: file: since:"
 
@@ -193,8 +195,11 @@ class LessonsPanel(Panel):
         bad = f" · {count(figures.malformed, 'line')} cannot be read" if figures.malformed else ""
         if self._found is not None and self._typed:
             took = max(1, round(self._found.took_s * 1000))
-            return f"{_total(self._found)} of {figures.total:,} in {took} ms{bad}"
-        return f"{count(figures.total, 'lesson')}{bad}"
+            # What is searched is the file as it is now, not as it was at the moment of a replay.
+            of = "found today" if frame.mode == "REPLAY" else f"of {figures.total:,}"
+            return f"{_total(self._found)} {of} in {took} ms{bad}"
+        then = " then" if frame.mode == "REPLAY" else ""
+        return f"{_legend(self._notes, self.size.width)}{count(figures.total, 'lesson')}{then}{bad}"
 
     def _laid_out(
         self, notes: tuple[LessonNote, ...], cells: int, now: float
@@ -209,8 +214,11 @@ class LessonsPanel(Panel):
         entries += [Entry(hit.lesson.id, tuple(hit_rows(hit.lesson, hit.spans, cells, now))) for hit in hits]
         if found is not None and found.cut:
             return entries, [text("searching on …", "faint")]
+        today = " today" if self.frame is not None and self.frame.mode == "REPLAY" else ""
         if found is not None and (found.more or found.total > len(found.hits)):
-            return entries, [text(f"{len(found.hits)} of {_total(found)}: {self._how_to_narrow}", "faint")]
+            return entries, [
+                text(f"{len(found.hits)} of {_total(found)}{today}: {self._how_to_narrow}", "faint")
+            ]
         if not entries and found is not None and found.hint:
             return [], wrapped(safe_text(found.hint), cells, "warn")
         if not entries:
@@ -249,6 +257,13 @@ class LessonsPanel(Panel):
             text(used, "good"),
         ]
         return joined([part for part in parts if part[0][0]], " · ")
+
+
+def _legend(notes: Sequence[LessonNote], cells: int) -> str:
+    """What the marks before a lesson of this run mean, where there is room for it."""
+    if not notes or cells < LEGEND_FROM:
+        return ""
+    return "+ learned  ✓ resolved  2× new: times seen  · "
 
 
 def _total(found: SearchResult) -> str:

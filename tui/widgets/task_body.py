@@ -14,7 +14,7 @@ from tui.diff import MAX_LINES, MOST_LINES, DiffText, diff_text
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, joined, plain, text
-from tui.plain import count
+from tui.plain import count, short_model
 from tui.pulse import Pulse
 from tui.sections import (
     cost_lines,
@@ -201,7 +201,7 @@ class TaskBody(Pager):
         if self.section == "Prompt" and view.calls:
             at = self._call_index(view)
             call = view.calls[at]
-            who = f"{call.role}, {source_of(call)}, {safe_text(call.model, 40)}"
+            who = f"{call.role}, {source_of(call)}, {short_model(call.model)}"
             return ((f"call {at + 1} of {len(view.calls)} [ ]  ", "faint"), (who, "muted"))
         if self.section == "Diff" and self._diff_text.files:
             return text(f"{count(len(self._diff_text.files), 'file')} [ ]", "faint")
