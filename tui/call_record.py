@@ -56,7 +56,7 @@ def prompt_lines(path: Path, width: int) -> list[Line]:
         return [text(f"the record of this prompt cannot be read: {error.strerror}", "warn")]
     lines = [text("prompt, on the stdin of the command", "accent strong")]
     for row in safe_lines(prompt):
-        lines += hard_wrapped(text(f"  {row}", "muted"), width)
+        lines += _hung(row, "muted", width)
         if len(lines) > MAX_LINES:
             return [*lines[:MAX_LINES], text("… the prompt goes on: o opens all of it", "warn")]
     return [*lines, BLANK, text("what the command answered is in its log", "faint")]

@@ -177,7 +177,9 @@ async def test_the_prompt_of_an_agent_is_shown_as_it_went_to_its_stdin(
 ) -> None:
     record = tmp_path / "c1.prompt"
     record.write_bytes(
-        "Role: implementer\nTask: T2.10\n\n[b]Round[/b] \x1b[2Jprices 世界 \n".encode() + b"\xff"
+        "Role: implementer\nTask: T2.10\n\n[b]Round[/b] \x1b[2Jprices 世界 \n- ".encode()
+        + b"long " * 60
+        + b"\xff"
     )
     moment = moments.at(95)
     moment.play(asked := agent_asked(moment.now(), str(record)))
@@ -192,6 +194,8 @@ async def test_the_prompt_of_an_agent_is_shown_as_it_went_to_its_stdin(
         await until(lambda: "Task: T2.10" in shown(app, "#body"))
         assert "  [b]Round[/b] prices 世界" in shown(app, "#body")
         assert (ended or "") in shown(app, "#body")
+        rows = [row[:8] for row in shown(app, "#body").splitlines() if "long long" in row]
+        assert rows[:2] == ["  - long", "    long"]
         assert f"implementer, {source}, codex" in shown(app, "#place")
         body = app.screen.query_one(TaskBody)
         assert body.whole() == record
