@@ -74,7 +74,7 @@ class ProgressLines:
                 kept = f"pushed to {event.remote}" if event.remote else "kept local: there is no remote"
                 return "run", (
                     f"{event.run}: {count(len(event.tasks), 'task')} of {event.board}, "
-                    f"{event.max_concurrency} at a time; {lands}, {kept}"
+                    f"{event.max_concurrency} at once; {lands}, {kept}"
                 )
             case ev.RunResumed():
                 return "run", f"taken up again by process {event.pid}"
@@ -84,7 +84,7 @@ class ProgressLines:
                 return self._tell_board(event)
             case ev.DispatchChanged():
                 mode = {"running": "goes on", "paused": "is paused", "draining": "drains: no task is begun"}
-                return "run", f"dispatch {mode[event.mode]}, {event.max_concurrency} at a time"
+                return "run", f"dispatch {mode[event.mode]}, {event.max_concurrency} at once"
             case ev.Noticed():
                 mark = "" if event.level == "info" else f"{event.level}: "
                 return event.task or "run", mark + event.text

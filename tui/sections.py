@@ -174,7 +174,7 @@ def verdict_lines(view: TaskView, shown: AttemptView | None, width: int) -> list
     if done is not None:
         mark, tone = ("✓ passed", "good") if done.passed else ("✗ failed", "bad")
         how = "timed out" if done.timed_out else f"exit status {done.exit_status}"
-        cached = ", known from before" if done.cached else ""
+        cached = ", cached" if done.cached else ""
         lines.append(
             (("verify  ", "faint"), (mark, tone), (f"  {how}, {done.duration:.1f} s{cached}", "muted"))
         )

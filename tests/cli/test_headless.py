@@ -30,7 +30,7 @@ def told(events: list[ev.Event]) -> list[str]:
 
 def test_each_fact_worth_a_line_gets_one() -> None:
     assert told(short_run()) == [
-        "00:00  run    r1: 3 tasks of tasks/board.md, 4 at a time; lands on taskyard/board, pushed to origin",
+        "00:00  run    r1: 3 tasks of tasks/board.md, 4 at once; lands on taskyard/board, pushed to origin",
         "00:02  T1     started",
         "00:04  T1     changed 2 files, +41 −7, 1111111",
         "00:06  T2     started",

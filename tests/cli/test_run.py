@@ -188,7 +188,7 @@ def test_a_whole_run_as_lines(repo: Repo) -> None:
     said = taskyard("run", "--headless", at=made.path)
     assert said.status == 0, said
     assert said.err == ""
-    assert "3 tasks of tasks/board.md, 10 at a time; lands on taskyard/board, pushed to origin" in said.out
+    assert "3 tasks of tasks/board.md, 10 at once; lands on taskyard/board, pushed to origin" in said.out
     assert "all landed: 3 of 3 landed, in 00:" in said.out
     pushes = made.pushes("taskyard/board")
     assert (

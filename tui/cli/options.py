@@ -16,7 +16,7 @@ Headless = Annotated[
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option("--max-concurrency", "-j", min=1, metavar="N", help="Work on at most N tasks at a time."),
+    typer.Option("--max-concurrency", "-j", min=1, metavar="N", help="Work on at most N tasks at once."),
 ]
 CacheDir = Annotated[
     Path | None, typer.Option("--cache-dir", metavar="DIR", help="Keep the result cache there, to share it.")

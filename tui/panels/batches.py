@@ -75,7 +75,7 @@ def batch_lines(frame: Frame, width: int) -> list[Line]:
 def _queue_line(name: str, queue: QueueFigures | None, frame: Frame, waiting: int = 0) -> Line:
     label = (f"{name:<6}", "muted")
     if queue is None or not queue.queued:
-        return (label, (f"{waiting} on the way" if waiting else "queue empty", "faint"))
+        return (label, (f"{waiting} to land" if waiting else "queue empty", "faint"))
     spans = [label, (f"{queue.queued} queued", "text")]
     if queue.max_size:
         spans.append((f" of {queue.max_size}", "faint"))

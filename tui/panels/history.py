@@ -126,6 +126,6 @@ def history_lines(frame: Frame, width: int) -> list[Line]:
         age = max(0.0, frame.until - history.oldest_at)
         lines.append((("oldest   ", "muted"), (ago(age), "text"), (f" of {ago(history.max_age)}", "faint")))
     if run.run:
-        words = f"  resumed {count(run.resumes, 'time')}" if run.resumes else ""
+        words = f"  taken up again {count(run.resumes, 'time')}" if run.resumes else ""
         lines.append((("run      ", "muted"), (safe_text(run.run, 60), "text"), (words, "warn")))
     return lines
