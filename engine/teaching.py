@@ -19,13 +19,16 @@ from engine.model import Change, LessonGiven, Plan, Stage, Task
 from engine.roles.json_answers import BAD_ANSWER
 from engine.rows import words
 from engine.snapshot import TaskView
-from engine.store.lessons import LessonQuery, LessonStore, failed_check
+from engine.store.lessons import Lesson, LessonQuery, LessonStore, failed_check
 
 MOST_GIVEN = 4
 """Lessons that an attempt is given at most, however short they are."""
 
 MAX_OUTPUT = 1500
 """Characters of a check's output in a lesson, from its end, where the reason stands."""
+
+MAX_LINE = 200
+"""Characters of a lesson in the list of what a run has learned."""
 
 _CHECKED = ("check_failed", "timeout")
 """Failures by the verification command, whose report tells more than their message."""
@@ -173,7 +176,7 @@ class Teaching:
                 at=self._bus.clock(),
                 task=task.id,
                 lesson=lesson.id,
-                text=lesson.brief(200, counted=False),
+                text=_in_a_line(lesson),
                 times_seen=lesson.times_seen,
                 terms=terms,
             )
@@ -220,6 +223,11 @@ def _quoted(task: Task) -> str:
     """The task's scope in quotes, and none within: what is in quotes does not tell one failure from another."""
     scope = _short(task.scope).replace('"', "'")
     return f'"{scope}"'
+
+
+def _in_a_line(lesson: Lesson) -> str:
+    line = f"{lesson.failure_type}: {lesson.headline}"
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
 
 
 def _short(scope: str) -> str:

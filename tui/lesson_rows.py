@@ -35,7 +35,11 @@ def hit_rows(lesson: Lesson, spans: Sequence[Span], cells: int, now: float) -> l
     """
     head = _head(lesson, spans, cells, now)
     room = max(8, cells - width(head))
-    first: Line = (*head, *excerpt(lesson.failure_msg, places(spans, "failure_msg"), room))
+    told = lesson.told
+    here = [(start - told.start, end - told.start) for start, end in places(spans, "failure_msg")]
+    length = told.end - told.start
+    marks = [(start, end) for start, end in here if start >= 0 and end <= length]
+    first: Line = (*head, *excerpt(lesson.headline, marks, room))
     rows = [cut_line(first, cells)]
     if lesson.resolution:
         helped = marked(lesson.resolution[:LONGEST], places(spans, "resolution"), "good")
@@ -120,7 +124,8 @@ def _cell(content: str, found: list[tuple[int, int]], cells: int) -> Line:
 
 def _elsewhere(lesson: Lesson, spans: Sequence[Span], cells: int) -> Line:
     field = spans[0].field
-    name = safe_text(field.removeprefix("metadata."), 20).replace("_", " ")
+    name = "output" if field == "failure_msg" else field.removeprefix("metadata.")
+    name = safe_text(name, 20).replace("_", " ")
     head: Line = ((f"  {name}: ", "muted"),)
     return (
         *head,

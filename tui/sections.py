@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 
 from engine.model import AnswerSource, Stage, TaskState, Usage
-from engine.snapshot import AttemptView, CallView, StageSpan, TaskView
+from engine.snapshot import AttemptView, CallView, LessonTaught, StageSpan, TaskView
 from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, cut_line, text, wrapped
 from tui.plain import count, duration, money, thousands
@@ -203,15 +203,22 @@ def verdict_lines(view: TaskView, shown: AttemptView | None, width: int) -> list
     return lines or [text("nothing was verified or judged yet", "muted")]
 
 
-def lesson_lines(shown: AttemptView | None, width: int) -> list[Line]:
-    """The lessons that an attempt was given."""
-    if shown is None or not shown.lessons:
-        nothing = "no lesson was given to this attempt" if shown is not None else "the task has not started"
-        return [text(nothing, "muted")]
+def lesson_lines(shown: AttemptView | None, width: int, taught: Sequence[LessonTaught] = ()) -> list[Line]:
+    """The lessons that an attempt was given, and below them those that the task has taught so far."""
+    if shown is None:
+        return [text("the task has not started", "muted")]
     lines: list[Line] = []
     for lesson in shown.lessons:
         lines.append(text(safe_text(lesson.id, 40), "faint"))
         lines += [*wrapped(safe_text(lesson.text, 4000), width, "text", "  "), BLANK]
+    if not shown.lessons:
+        lines += [text("no lesson was given to this attempt", "muted"), BLANK]
+    for own in taught:
+        stands = ("✓ what helped is known", "good") if own.resolved else ("+ nothing has helped yet", "warn")
+        lines.append(
+            (("taught: ", "accent"), (f"{safe_text(own.id, 40)}  attempt {own.attempt}  ", "faint"), stands)
+        )
+        lines += [*wrapped(safe_text(own.text, 4000), width, "text", "  "), BLANK]
     return lines[:-1]
 
 

@@ -10,6 +10,7 @@ from engine.capped_log import MAX_LOG
 from engine.errors import ProcessError
 from engine.model import Verification
 from engine.process import run_process
+from engine.telling import telling_line
 
 OUTPUT_CHARS = 6_000  # of the end, which is where a test runner says what failed
 
@@ -74,13 +75,10 @@ def readable(text: str) -> str:
 
 
 def describe(verification: Verification, timeout: float) -> str:
-    """Say in one line how a verification ended badly: the last line that tells something."""
+    """Say in one line how a verification ended badly: by the line of its output that says what failed."""
     if verification.timed_out:
         return f"verification took longer than {timeout:.0f} s"
-    lines = [line.strip() for line in verification.output.splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"\w*(?:Error|Exception|FAIL|failed|error:|assert)", line)]
-    last = (telling or lines or ["no output"])[-1]
-    return f"exit {verification.exit_status}: {last[:160]}"
+    return f"exit {verification.exit_status}: {telling_line(verification.output)[:160] or 'no output'}"
 
 
 def report(verification: Verification) -> str:

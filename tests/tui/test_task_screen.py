@@ -18,7 +18,7 @@ from tui.app import DashboardApp
 from tui.line import plain
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
-from tui.sections import nobody_asked, timeline_lines
+from tui.sections import lesson_lines, nobody_asked, timeline_lines
 from tui.source import RecordedSource
 from tui.widgets.pager import Pager
 from tui.widgets.task_body import SECTIONS, TaskBody
@@ -238,3 +238,26 @@ def agent_asked(at: float, record: str) -> ev.AgentAsked:
     return ev.AgentAsked(
         at=at, call="c1", task="T2.10", attempt=1, role=Role.IMPLEMENTER, model="codex", record=record
     )
+
+
+def test_the_lessons_that_a_task_taught_stand_below_those_it_was_given() -> None:
+    source = moments.failed()
+    task = source.latest().tasks[0].id
+    source.play(
+        ev.LessonRecorded(at=source.now(), task=task, lesson="Lone", text="check_failed: one cent"),
+        ev.LessonRecorded(at=source.now(), task=task, lesson="Ltwo", text="timeout: [/] for ever"),
+        ev.LessonResolved(at=source.now(), task=task, lesson="Ltwo"),
+    )
+    view = source.latest().task(task)
+    assert view is not None
+    told = [plain(line) for line in lesson_lines(AttemptView(1), 80, view.taught)]
+    assert told == [
+        "no lesson was given to this attempt",
+        "",
+        f"taught: Lone  attempt {view.attempt}  + nothing has helped yet",
+        "  check_failed: one cent",
+        "",
+        f"taught: Ltwo  attempt {view.attempt}  ✓ what helped is known",
+        "  timeout: [/] for ever",
+    ]
+    assert [plain(line) for line in lesson_lines(None, 80)] == ["the task has not started"]

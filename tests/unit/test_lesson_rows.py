@@ -85,6 +85,42 @@ def test_a_hit_shows_why_it_was_found(cells: int) -> None:
         assert plain(rows[-1]).strip() == (spoken or "→ Thread the needle")
 
 
+WALL = (
+    "The verification did not pass.\n\n`python -m unittest` ended with status 1.\n\n.F\n======\n"
+    "FAIL: test_half_cent (test_tax.Tax)\n------\nTraceback (most recent call last):\n"
+    '  File "/tmp/yard/T1/test_tax.py", line 8, in test_half_cent\n'
+    "AssertionError: 0.12 != 0.13\n\nRan 2 tests in 0.000s\n\nFAILED (failures=1)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("failure", "message", "line"),
+    [
+        ("check_failed", WALL, "AssertionError: 0.12 != 0.13 in test_half_cent"),
+        ("check_failed", "No.\n\n`grep -q a b` ended with status 1.\n\n", "`grep -q a b` ended with status 1."),
+        ("timeout", "It did not pass.\n\n`make` ran out of time.\n\nerror: gone\n", "`make` ran out of time."),
+        ("breaks_combination", 'fails it merged with "Round"\nAssertionError: 3 != 4', 'fails it merged with "Round"'),
+        ("verdict_refused", "refused: it rounds twice\nerror: none", "refused: it rounds twice"),
+        ("", "E   first\n    second line", "second line"),
+        ("", "", ""),
+    ],
+)  # fmt: skip
+def test_the_one_line_of_a_lesson_says_what_failed(failure: str, message: str, line: str) -> None:
+    lesson = Lesson("L1", "fix_bug", "verify", failure, message)
+    assert lesson.headline == line
+    assert plain(hit_rows(lesson, (), 120, NOW)[0]).rstrip().endswith(line)
+
+
+def test_what_was_found_beside_that_line_has_a_line_of_its_own() -> None:
+    lesson = Lesson("L1", "fix_bug", "verify", "check_failed", WALL)
+    first, *rest = hit_rows(lesson, spans_of("failure_msg", WALL, "0.12", "!="), 120, NOW)
+    assert (marks(first), rest) == (["0.12", "!="], [])
+    first, second = hit_rows(lesson, spans_of("failure_msg", WALL, "Traceback"), 120, NOW)
+    assert (marks(first), marks(second)) == ([], ["Traceback"])
+    assert plain(second).strip().startswith("output: ")
+    assert "in test_half_cent" in plain(first)
+
+
 def test_all_of_a_lesson_is_shown_what_helped_first() -> None:
     lesson = Lesson(
         "L1", "fix_bug", "verify", "check_failed", "E   first\n    second line", "Do this.\nThen that.", "p <n>",

@@ -97,6 +97,18 @@ def failed(how: str, output: str = "", kind: str = "check_failed") -> StageFaile
     )
 
 
+async def test_what_a_run_has_learned_is_told_by_the_line_that_says_what_failed(store: LessonStore) -> None:
+    bus = begun()
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    output = '=====\nTraceback (most recent call last):\n  File "/tmp/x.py"\nValueError: no cent\n\nFAILED (errors=1)'
+    await teaching.learn(TAX, Plan(), Stage.VERIFY, failed("python x.py` ended with status 1", output))
+    [note] = bus.state.snapshot().lesson_notes
+    assert note.text == "check_failed: ValueError: no cent"
+    [taught] = bus.state.view("T1").taught
+    assert (taught.id, taught.text, taught.attempt) == (note.lesson, note.text, 0)
+    assert output in only(store).failure_msg, "all of it stays in the lesson"
+
+
 async def test_a_long_output_does_not_cost_the_command(store: LessonStore) -> None:
     bus = begun()
     teaching = Teaching(store, bus, "r1", max_tokens=800)

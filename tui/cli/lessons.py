@@ -301,7 +301,7 @@ def _show(lessons: Sequence[Lesson], as_json: bool, hint: str = "") -> int:
             lesson.failure_type,
             f"{lesson.times_seen:,}×",
             f"{ago(now - lesson.last_seen)} ago",
-            lesson.failure_msg,
+            lesson.headline,
         )
         for lesson in lessons
     ]

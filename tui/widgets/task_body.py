@@ -97,7 +97,7 @@ class TaskBody(Pager):
         elif self.section == "Verdict":
             self.show(verdict_lines(view, self._shown(view), cells))
         elif self.section == "Lessons":
-            self.show(lesson_lines(self._shown(view), cells))
+            self.show(lesson_lines(self._shown(view), cells, view.taught))
         elif self.section == "Cost":
             self.show(cost_lines(view, cells))
         elif self.section == "Diff":

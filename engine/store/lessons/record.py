@@ -13,8 +13,15 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from engine.store.lessons.fingerprint import failed_check
+from engine.telling import Told, find_telling
+
 MAX_SIGHTINGS = 10**9
 """No line may claim more sightings than this."""
+
+
+_IN_A_SENTENCE = frozenset({"breaks_combination", "conflict", "no_change", "timeout", "verdict_refused"})
+"""Failures whose message begins with what they are; of the others, it may be the whole output of a tool."""
 
 
 class Lesson(msgspec.Struct, frozen=True, gc=False):
@@ -40,12 +47,28 @@ class Lesson(msgspec.Struct, frozen=True, gc=False):
         """The files concerned, repository-relative."""
         return tuple(self.metadata.get("files", "").split())
 
-    def brief(self, max_chars: int = 600, *, counted: bool = True) -> str:
-        """The lesson as a prompt tells it: what went wrong, and what helped, in at most `max_chars` characters.
+    @property
+    def told(self) -> Told:
+        """Where in `failure_msg` the line stands that says what failed."""
+        message = self.failure_msg
+        _, head = failed_check(message)
+        if self.failure_type not in _IN_A_SENTENCE:
+            told = find_telling(message[head:])
+            if told.start < told.end:
+                return Told(head + told.start, head + told.end, told.of)
+        end = message.find("\n", head)
+        end = len(message) if end < 0 else end
+        return Told(message.rfind("\n", 0, head) + 1, end)
 
-        `counted`: say how often it was seen.
-        """
-        seen = f", seen {self.times_seen} times" if counted and self.times_seen > 1 else ""
+    @property
+    def headline(self) -> str:
+        """What failed, in one line."""
+        told = self.told
+        return f"{self.failure_msg[told.start : told.end]}{told.of}"
+
+    def brief(self, max_chars: int = 600) -> str:
+        """The lesson as a prompt tells it: what went wrong, and what helped, in at most `max_chars` characters."""
+        seen = f", seen {self.times_seen} times" if self.times_seen > 1 else ""
         label = self.failure_type or "failure"
         message = " ".join(self.failure_msg.split())
         resolution = " ".join(self.resolution.split())
