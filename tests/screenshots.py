@@ -117,6 +117,7 @@ PICTURES = (
     task("timeline"),
     task("plan", "2"),
     task("prompt", "3", "left_square_bracket"),
+    task("answer", "3", *["left_square_bracket"] * 3, "G"),
     task("diff", "4"),
     task("log", "5", "left_square_bracket", "left_square_bracket"),
     task("verdict", "6", "less_than_sign"),
@@ -145,8 +146,8 @@ async def draw(picture: Picture) -> str:
             async with asyncio.timeout(10):
                 while not app.screen.query_one(TaskList).shown:
                     await pilot.pause()
-            for key in picture.keys:
-                await pilot.press(key)
+            for key in ("", *picture.keys):
+                await pilot.press(*[key] * bool(key))
                 await app.workers.wait_for_complete()
                 await pilot.pause()
             await pilot.pause()

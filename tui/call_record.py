@@ -72,7 +72,7 @@ def _block_lines(title: str, block: Block, width: int, tone: str = "muted") -> l
         if block.cache:
             head += f"  (cached {block.cache})"
     elif isinstance(block, ToolUse):
-        head, body = f"{title} asks for {safe_text(block.name, 60)}", block.input
+        head, body = f"{title} asks for {safe_text(block.name, 60)}", _input_in_words(block.input)
     elif isinstance(block, ToolResult):
         head, body = f"{title} gives the tool's result", block.content
     else:
@@ -81,6 +81,22 @@ def _block_lines(title: str, block: Block, width: int, tone: str = "muted") -> l
     for row in safe_lines(body):
         lines += _hung(row, tone, width)
     return [*lines, BLANK]
+
+
+def _input_in_words(input_: str) -> str:
+    """What a tool is given, field by field: a file in a string of JSON is one long line of escapes."""
+    try:
+        fields = msgspec.json.decode(input_, type=dict[str, object])
+    except msgspec.DecodeError:
+        return input_
+    rows: list[str] = []
+    for name, value in fields.items():
+        words = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        if "\n" in words:
+            rows += [f"{name}:", *(f"  {row}" for row in words.removesuffix("\n").split("\n"))]
+        else:
+            rows.append(f"{name}: {words}")
+    return "\n".join(rows)
 
 
 def _hung(row: str, tone: str, width: int) -> list[Line]:
