@@ -239,7 +239,7 @@ def _task_ended(state: Facts, e: ev.TaskEnded) -> None:
         **stopped(view, e.at, e.reason),
     )
     if e.state is TaskState.FAILED:
-        state.notice(e.at, "warning", f"given up: {e.reason}", e.task)
+        state.notice(e.at, "warning", f"failed: {e.reason}", e.task)
     if ended is not None and ended.attempt and not ended.over:
         state.change(e.task, ended_badly=_ended_badly(ended))
 

@@ -311,7 +311,7 @@ def _failed(
         script.add(ev.TaskEnded(at=at + 0.1, task=task.id, state=TaskState.FAILED, reason=reason))
         script.add(
             ev.Noticed(
-                at=at + 0.1, level="error", task=task.id, text=f"given up after {attempt} attempts: {reason}"
+                at=at + 0.1, level="error", task=task.id, text=f"failed after {attempt} attempts: {reason}"
             )
         )
     return at + 1

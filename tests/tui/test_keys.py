@@ -540,8 +540,7 @@ async def test_errors_stay_in_the_list_until_dismissed() -> None:
         await pilot.press("n")
         await until(
             lambda: (
-                isinstance(app.screen, NoticesScreen)
-                and "given up after 3 attempts" in shown(app, "LineView")
+                isinstance(app.screen, NoticesScreen) and "failed after 3 attempts" in shown(app, "LineView")
             )
         )
         await pilot.press("d")

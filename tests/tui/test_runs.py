@@ -53,7 +53,7 @@ async def test_the_history_lists_the_runs_and_how_each_stands(tmp_path: Path) ->
         ]
         far = [row[row.index("ago") + 1 :][:2] for row in rows]
         assert far == [["00:00", "5/24"], ["04:50", "18/24"], ["05:30", "23/24"]]
-        assert "r-middle  process 4242 on elsewhere" in shown(app, "RunList")
+        assert "r-middle  pid 4242 on elsewhere" in shown(app, "RunList")
 
 
 async def test_the_run_on_the_screen_is_as_far_in_the_list_as_in_the_header(tmp_path: Path) -> None:

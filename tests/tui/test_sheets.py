@@ -51,4 +51,4 @@ async def test_a_notice_names_its_task_once() -> None:
         await pilot.press("n")
         await until(lambda: "T2.19 has begun" in shown(app, "LineView"))
         assert "T2.19: T2.19" not in shown(app, "LineView")
-        assert "T2.14: given up" in shown(app, "LineView")
+        assert "T2.14: failed" in shown(app, "LineView")

@@ -138,7 +138,7 @@ def test_a_task_that_is_given_up_is_a_notice_each_time_and_a_cancelled_one_is_no
         for name, end in (("A-1", TaskState.FAILED), ("B-2", TaskState.CANCELLED))
     ]
     state = after(attempt(), *ends)
-    assert [(each.task, each.text) for each in state.notices] == [("A-1", "given up: red")]
+    assert [(each.task, each.text) for each in state.notices] == [("A-1", "failed: red")]
     state.apply_all([ev.TaskReopened(at=107.0, task="A-1"), attempt(2, at=108.0), ends[0]])
     assert len(state.notices) == 2
 

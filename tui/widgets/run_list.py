@@ -199,7 +199,7 @@ def run_line(
     far = f"{progress.landed:,}/{progress.total:,}" if progress is not None else ""
     since = ago(max(0.0, now - run.started))
     age = fit(f"{since} ago", 11, right=True) if width >= 42 else fit(since, 7, right=True)
-    owner = f"process {run.pid} on {safe_text(run.host, 40)}"
+    owner = f"pid {run.pid} on {safe_text(run.host, 40)}"
     spans: Line = (
         ("›" if here else " ", "accent strong"),
         (f"{glyph} {word:<{END_CELLS}}", tone),
