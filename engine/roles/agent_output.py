@@ -6,7 +6,6 @@ What a tool reports of its use (claude's `result` line, codex' `turn.completed`,
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,11 @@ _AIDER_TOKENS = re.compile(
     r"Tokens: ([\d.]+k?) sent(?:, ([\d.]+k?) cache write)?(?:, ([\d.]+k?) cache hit)?, ([\d.]+k?) received\."
 )
 _AIDER_COST = re.compile(r"Cost: \$[\d.]+ message, \$(\d+\.\d+) session\.")
+
+MOST_TOKENS = 10**12
+MOST_USD = 1e6
+"""What a turn can have used. A report beyond it, or below nothing, is a mistake of the tool and counts as none: it must
+not give a budget money back, and the journal keeps no number that it could not read again."""
 
 
 class AgentReader:
@@ -44,7 +48,7 @@ class AgentReader:
         if text.startswith("{"):
             try:
                 event = msgspec.json.decode(text)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 event = None
         if not isinstance(event, dict):
             self._plain(text)
@@ -78,7 +82,7 @@ class AgentReader:
                 self._tool(name, given)
             case {"type": "step_finish", "part": {"tokens": dict(tokens), **part}}:  # opencode
                 self.usage = self.usage + _opencode_usage(tokens)
-                self.usd = (self.usd or 0.0) + (_dollars(part.get("cost"), None) or 0.0)
+                self.usd = _dollars((self.usd or 0.0) + (_dollars(part.get("cost"), None) or 0.0), self.usd)
             case {"type": "error", "error": error}:  # opencode
                 self.complaint = f"the agent reports an error: {_words(error)[:200]}"
             case _:
@@ -92,7 +96,7 @@ class AgentReader:
                 input=max(0, sent - write - hit), output=received, cache_read=hit, cache_write_5m=write
             )
         if cost := _AIDER_COST.search(text):  # of all messages so far
-            self.usd = float(cost[1])
+            self.usd = _dollars(float(cost[1]), self.usd)
 
     def _block(self, block: Any) -> None:
         match block:
@@ -114,7 +118,7 @@ def _usage(reported: Any) -> Usage:
         return Usage()
 
     def count(*names: str) -> int:
-        return next((int(reported[name]) for name in names if isinstance(reported.get(name), int)), 0)
+        return next((_count(reported[name]) for name in names if name in reported), 0)
 
     cached = count("cached_input_tokens")
     return Usage(
@@ -127,26 +131,31 @@ def _usage(reported: Any) -> Usage:
 
 
 def _opencode_usage(tokens: dict[Any, Any]) -> Usage:
-    def count(value: Any) -> int:
-        return value if isinstance(value, int) else 0
-
     cache = tokens.get("cache")
     held = cache if isinstance(cache, dict) else {}
     return Usage(
-        input=count(tokens.get("input")),
-        output=count(tokens.get("output")) + count(tokens.get("reasoning")),
-        cache_read=count(held.get("read")),
-        cache_write_5m=count(held.get("write")),
+        input=_count(tokens.get("input")),
+        output=_count(tokens.get("output")) + _count(tokens.get("reasoning")),
+        cache_read=_count(held.get("read")),
+        cache_write_5m=_count(held.get("write")),
     )
+
+
+def _count(tokens: Any) -> int:
+    """The count as reported, and none where it cannot be one."""
+    return tokens if type(tokens) is int and 0 <= tokens <= MOST_TOKENS else 0
 
 
 def _rounded(count: str) -> int:
     """Read a count as people write it: 813, 4.2k, 17k."""
-    return round(float(count.removesuffix("k")) * (1_000 if count.endswith("k") else 1))
+    try:
+        return _count(round(float(count.removesuffix("k")) * (1_000 if count.endswith("k") else 1)))
+    except (ValueError, OverflowError):  # "1.2.3", or more digits than a number can have
+        return 0
 
 
 def _dollars(cost: Any, otherwise: float | None) -> float | None:
-    return float(cost) if isinstance(cost, int | float) and math.isfinite(cost) else otherwise
+    return float(cost) if type(cost) in (int, float) and 0 <= cost <= MOST_USD else otherwise
 
 
 def _words(error: Any) -> str:

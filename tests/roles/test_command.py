@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -193,6 +195,27 @@ async def test_an_agent_gets_no_secret(play: Play, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        '{"a":' * 3_000 + "1" + "}" * 3_000,
+        "Tokens: 1.2.3k sent, . received.",
+        f"Tokens: {'9' * 400} sent, 4{'0' * 30} received.",
+        f"Cost: $1 message, ${'9' * 400}.0 session.",
+        '{"type":"result","usage":{"input_tokens":-5,"output_tokens":true},"total_cost_usd":-100}',
+        '{"type":"result","usage":{"input_tokens":18446744073709551615},"total_cost_usd":true}',
+        f'{{"type":"result","usage":{{"input_tokens":1{"0" * 400}}},"total_cost_usd":1{"0" * 400}}}',
+        '{"type":"turn.completed","usage":{"input_tokens":5e30,"output_tokens":"7"}}',
+        '{"type":"step_finish","part":{"tokens":{"input":-1,"cache":{"read":1e400}},"cost":1.7e308}}',
+    ],
+)
+async def test_use_that_cannot_be_counts_as_none(play: Play, line: str) -> None:
+    report, _ = await play(says=f"Doubled x.\n{line}\n{line}\n")
+    assert report.usage == Usage()
+    assert not report.usd  # never less than nothing: it would give a budget money back
+    assert report.complaint == ""
+
+
+@pytest.mark.parametrize(
     "text",
     [
         '{"approved": true, "reason": "fine"}',
@@ -243,6 +266,7 @@ def test_words_without_the_answer_fail_the_attempt_and_are_fed_back(text: str) -
         (Verdict, '{"approved": true, "x": NaN}', '{"approved": true, "x": NaN} cannot be read as JSON'),
         (Plan, '{"level": "info"}', '{"level": "info"} has none of them'),
         (Plan, '{"steps": "one"}', '"steps" is "one", not a list of texts'),
+        (Verdict, r'{"approved": "\ud800"}', '"approved" is "?", not true or false'),
         (Plan, f'{{"steps": "{"x" * 500}"}}', f'"steps" is "{"x" * 78}…, not a list of texts'),
     ],
 )
@@ -254,6 +278,31 @@ def test_a_wrong_answer_is_told_by_what_is_wanted_and_what_is_wrong(
     assert caught.value.message.endswith(f"needs {WANTED[kind]}; {problem}")
     assert f"could not be used: {problem}.\n" in caught.value.feedback
     assert WANTED[kind] in caught.value.feedback
+
+
+def test_an_answer_of_any_depth_is_read_or_told_to_be_wrong() -> None:
+    limit = sys.getrecursionlimit()
+    for depth in range(limit - 150, limit + 10):  # somewhere there, one reader can and the next cannot
+        for begin, end in (("[", "]"), ('{"a":', "}")):
+            deep = begin * depth + "1" + end * depth
+            for text in (f'{{"approved": 1, "x": {deep}}}', f'{{"approved": true, "findings": {deep}}}'):
+                with pytest.raises(StageFailedError, match="Judge command did not answer"):
+                    read_json(text, Verdict, "Judge")
+
+
+def test_a_long_answer_that_only_begins_objects_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+
+    class Counting(json.JSONDecoder):
+        def raw_decode(self, s: str, idx: int = 0) -> Any:
+            nonlocal read
+            read += 1
+            return super().raw_decode(s, idx)
+
+    monkeypatch.setattr(json, "JSONDecoder", Counting)
+    with pytest.raises(StageFailedError):
+        read_json('{"a":' * 150_000, Verdict, "Judge")
+    assert read < 15_000
 
 
 def test_what_is_wanted_names_fields_of_the_answer() -> None:
