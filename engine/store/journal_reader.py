@@ -9,10 +9,16 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import StoreError
-from engine.events import AnyEvent, decode
+from engine.events import AnyEvent, AttemptStarted, CycleStarted, TaskLanded, decode
 from engine.store import run_log
 from engine.store.database import ReadOnlyDatabase
 from engine.store.run_log import RunRow
+
+_DONE = tuple(
+    b'{"event":"%s"' % str(kind.__struct_config__.tag).encode()
+    for kind in (AttemptStarted, TaskLanded, CycleStarted)
+)
+"""What an event begins with that tells of work; a cycle is opened only after much of it."""
 
 
 class JournalReader:
@@ -25,6 +31,7 @@ class JournalReader:
         self._database = ReadOnlyDatabase(path)
         self._archive = archive
         self._version = -1
+        self._did: dict[str, bool] = {}
 
     def changed(self) -> bool:
         """Whether anything was committed since the last call; True at first."""
@@ -47,6 +54,26 @@ class JournalReader:
     def latest_run(self, board: str | None = None) -> RunRow | None:
         """The run that was started last, or None."""
         return next(iter(self.runs(board)), None)
+
+    def shown_run(self, now: float) -> RunRow | None:
+        """The run that somebody wants to see who names none: the newest at work, else the newest that did anything.
+
+        One that ended without an attempt, since nothing was left to do, shows less than the one before it.
+        """
+        runs = self.runs()
+        at_work = next((row for row in runs if row.is_alive(now)), None)
+        return at_work or next((row for row in runs if self.did_anything(row)), next(iter(runs), None))
+
+    def did_anything(self, row: RunRow) -> bool:
+        """Whether a task was worked on in the run, or it has not ended yet."""
+        if row.ended is None:
+            return True
+        if row.run not in self._did:
+            payloads = run_log.read_payloads(
+                self._database.read_consistent, self._archive, row.run, row.resume_after
+            )
+            self._did[row.run] = any(payload.startswith(_DONE) for _, payload in payloads)
+        return self._did[row.run]
 
     def close(self) -> None:
         """Close the file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from engine import events as ev
 from engine.events import RunFinished, decode, encode
 from engine.figures import PeerFigures
+from engine.model import BoardStatus
 from engine.snapshot import Snapshot
 from engine.state import RunState
 from engine.store.journal import Journal
@@ -44,6 +47,73 @@ def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
         "T2  landed        2    00:11  $0.50  train 1, 2222222",
         "T3  failed        1    00:01  $0.00  no change was made (attempt 2 of 2)",
     ]
+
+
+def record_runs(root: Path) -> None:
+    """r1 did something; r2 came later and found all landed; so did r3."""
+    begun, *_, end = record_and_give(root, "r1")
+    assert isinstance(begun, ev.RunStarted)
+    assert isinstance(end, RunFinished)
+    landed = tuple(replace(task, status=BoardStatus.LANDED) for task in begun.tasks)
+    sums = {"landed": 3, "failed": 0, "usd": 0.0, "usd_saved": 0.0, "pushes": 0, "duration_s": 0.0}
+    for run in ("r2", "r3"):
+        empty = replace(end, status="landed", exit_status=0, at=START, **sums)
+        record(root, [replace(begun, run=run, tasks=landed), empty], run=run)
+
+
+def record_and_give(root: Path, run: str) -> list[ev.Event]:
+    events = list(short_run())
+    record(root, events, run=run)
+    return events
+
+
+def test_the_run_that_did_something_is_shown_and_not_the_empty_ones_since(repo: Repo) -> None:
+    root = repo().path
+    record_runs(root)
+    lines = taskyard("status", at=root).out.splitlines()
+    assert lines[0].startswith("run r1 of tasks/board.md, 01:12")
+    assert re.fullmatch(r"run r3 found nothing to do since, .* ago", lines[-1])
+    assert json.loads(taskyard("status", "--json", at=root).out)["run"]["run"] == "r1"
+    assert taskyard("status", "r3", at=root).out.startswith("run r3 of tasks/board.md, 00:00: all landed")
+    shown = taskyard("replay", "--json", at=root).out.splitlines()
+    assert len(shown) == len(short_run())
+    assert taskyard("watch", "--headless", at=root).status == 1, "the exit status of r1"
+
+
+def test_a_run_that_is_at_work_is_shown_before_a_later_one(repo: Repo) -> None:
+    root = repo().path
+    record(root, short_run()[:3], run="r1", owner=Owner.of_this_process())
+    record(root, short_run(), run="r2")
+    assert taskyard("status", at=root).out.startswith("run r1 of ")
+
+
+def test_runs_of_which_none_did_anything_are_shown_all_the_same(repo: Repo) -> None:
+    root = repo().path
+    *_, end = short_run()
+    assert isinstance(end, RunFinished)
+    record(root, [short_run()[0], replace(end, status="failed")], run="r1")
+    assert taskyard("status", at=root).out.startswith("run r1 of ")
+
+
+def test_the_runs_are_listed_newest_first(repo: Repo) -> None:
+    root = repo().path
+    none = taskyard("history", "runs", at=root)
+    assert (none.status, none.out) == (0, "nothing was run yet; start with: taskyard run\n")
+    record_runs(root)
+    header, third, second, first = taskyard("history", "runs", at=root).out.splitlines()
+    assert header.split() == ["Run", "Started", "State", "Landed", "Elapsed", "Cost", "Board"]
+    for name, line in (("r3", third), ("r2", second)):
+        assert line.split()[0] == name
+        assert re.search(r"all landed, nothing to do +3/3 +00:00 +\$0\.00  tasks/board\.md$", line)
+    assert re.search(r"^r1 .* some failed +2/3 +01:12 +\$1\.00  tasks/board\.md$", first)
+    assert len(taskyard("history", "runs", "--limit", "1", at=root).out.splitlines()) == 2
+    listed = json.loads(taskyard("history", "runs", "--json", at=root).out)
+    assert [(each["run"], each["worked"], each["landed"], each["total"]) for each in listed] == [
+        ("r3", False, 3, 3),
+        ("r2", False, 3, 3),
+        ("r1", True, 2, 3),
+    ]
+    assert (listed[2]["state"], listed[2]["usd"], listed[2]["started"]) == ("failed", 1.0, START)
 
 
 def test_status_says_which_rows_of_the_board_did_not_run(repo: Repo) -> None:

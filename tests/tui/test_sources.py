@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from engine import events as ev
 from engine.model import Change, Task, TaskState
 from engine.snapshot import TaskView
 from engine.store.journal import Journal
+from engine.store.journal_reader import JournalReader
 from engine.store.owner import Owner, process_mark
 from engine.store.state_db import open_state
 from tests.sample_repository import SampleRepository
@@ -23,6 +25,7 @@ from tui.estimates import throughput, time_to_go
 from tui.frame import Frame
 from tui.line import plain
 from tui.log_tail import FIRST_BYTES, LogTail
+
 from tui.source import Lookups, RecordedSource, ReplaySource, WatchSource
 
 
@@ -87,6 +90,23 @@ async def test_watching_goes_on_with_the_next_run(tmp_path: Path) -> None:
     finally:
         await source.stop()
         database.close()
+
+
+def test_the_end_of_a_watched_run_does_not_give_way_to_an_older_one_at_work(tmp_path: Path) -> None:
+    database = open_state(tmp_path / "state.db")
+    journal = Journal(database, tmp_path / "archive")
+    for run in ("r1", "r2"):
+        journal.begin_run(run, "tasks/board.md")
+        journal.append(run, sample_run.events_until(20), durable=True).result()
+    source = WatchSource(tmp_path / "state.db", tmp_path / "archive")
+    reader = JournalReader(tmp_path / "state.db", tmp_path / "archive")
+    assert source._look(reader, None)
+    journal.end_run("r2", sample_run.events_until(20)[-1].at, "landed").result()
+    assert reader.shown_run(time.time()) == reader.run("r1")
+    assert not source._look(reader, None)
+    assert source._look(reader, "r1")
+    reader.close()
+    database.close()
 
 
 def test_a_replay_jumps_back_to_exactly_what_was() -> None:

@@ -68,6 +68,71 @@ def list_(
 
 
 @app.command()
+def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
+    """List the runs, the newest first: how each ended, what landed, and what it cost.
+
+    Any of them plays again: taskyard replay RUN
+    """
+    from engine.store.state_db import has_tables
+    from tui.plain import duration, money, when
+    from tui.source import Runs
+    from tui.sums import end_in_words, status_in_words
+
+    place = find_place()
+    if not has_tables(place.paths.state_db):
+        say_json(()) if as_json else say("nothing was run yet; start with: taskyard run")
+        return 0
+    source = Runs(place.paths.state_db, place.paths.archive)
+    try:
+        listing = source.list()
+        found = [(run, source.progress(run.run)) for run in listing.runs[:limit]]
+    finally:
+        source.close()
+    rows = []
+    for run, progress in found:
+        end = progress.finished
+        at_work = run.state in ("running", "died")
+        state = run.state if at_work else end_in_words(end) if end is not None else status_in_words(run.state)
+        took = end.duration_s if end is not None else run.until - run.started - progress.idle
+        rows.append((run, progress, state, max(0.0, took)))
+    if as_json:
+        say_json(
+            [
+                {
+                    "run": run.run,
+                    "board": run.board,
+                    "started": run.started,
+                    "state": run.state,
+                    "landed": progress.landed,
+                    "total": progress.total,
+                    "usd": progress.usd,
+                    "duration_s": took,
+                    "worked": progress.worked,
+                }
+                for run, progress, _, took in rows
+            ]
+        )
+        return 0
+    say_table(
+        ("Run", "Started", "State", "Landed", "Elapsed", "Cost", "Board"),
+        [
+            (
+                run.run,
+                when(run.started),
+                state if progress.worked or run.state == "running" else f"{state}, nothing to do",
+                f"{progress.landed:,}/{progress.total:,}",
+                duration(took),
+                money(progress.usd),
+                run.board,
+            )
+            for run, progress, state, took in rows
+        ],
+        right=frozenset({3, 4, 5}),
+    )
+    return 0
+
+
+@app.command()
 def stats(as_json: AsJson = False) -> int:
     """Print how full the live store is, what was pruned, and what it takes."""
     import msgspec

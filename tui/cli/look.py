@@ -78,7 +78,8 @@ def replay(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="RUN", help="A run's id, or a file of `--json` lines; the newest run if left out."
+            metavar="RUN",
+            help="A run's id, or a file of `--json` lines; the newest that did anything if left out.",
         ),
     ] = None,
     speed: Annotated[
@@ -113,6 +114,7 @@ def status(run: RunId = None, as_json: AsJson = False) -> int:
     Its counts, its costs and every task; with --json the snapshot that the dashboard shows.
     """
     from engine.state import RunState
+    from tui.plain import ago
 
     reader = open_journal(find_place())
     row = choose_run(reader, run)
@@ -122,21 +124,28 @@ def status(run: RunId = None, as_json: AsJson = False) -> int:
     snapshot = state.snapshot()
     now = time.time()
     alive = row.is_alive(now)
+    newest = reader.runs()[0]
     reader.close()
     if as_json:
         say_json(status_report(snapshot, alive))
     else:
         _say_status(row, snapshot, alive, now)
+        if run is None and newest.number > row.number and newest.ended is not None:
+            say()
+            say(f"run {newest.run} found nothing to do since, {ago(now - newest.started)} ago")
     return 0
 
 
 def choose_run(reader: JournalReader, wanted: str | None) -> RunRow:
-    """The run with this id or this only beginning of an id; the newest when none is named. Raises UsageError."""
+    """The run with this id or this only beginning of an id. Raises UsageError.
+
+    Where none is named, the newest at work, else the newest that did anything.
+    """
     rows = reader.runs()
     if not rows:
         raise UsageError("nothing was run here yet", "start with: taskyard run")
     if wanted is None:
-        return rows[0]
+        return reader.shown_run(time.time()) or rows[0]
     found = [row for row in rows if row.run == wanted] or [row for row in rows if row.run.startswith(wanted)]
     if len(found) == 1:
         return found[0]

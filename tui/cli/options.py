@@ -21,5 +21,7 @@ Concurrency = Annotated[
 CacheDir = Annotated[
     Path | None, typer.Option("--cache-dir", metavar="DIR", help="Keep the result cache there, to share it.")
 ]
-RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id; the newest run if left out.")]
+RunId = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="A run's id; the newest that did anything if left out.")
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Show at most N.")]

@@ -45,23 +45,27 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many of a run's tasks have landed.
+    """How many of a run's tasks have landed, and what it has cost in US dollars, as far as prices are known.
 
     `idle` counts the seconds between its processes; `finished` says how it ended, and how long they worked.
+    `worked`: a task was worked on.
     """
 
     landed: int
     total: int
     idle: float = 0.0
     finished: RunFinished | None = None
+    usd: float = 0.0
+    worked: bool = True
 
 
 def progress_of(snapshot: Snapshot) -> Progress:
     """How far the run is that stands as the snapshot tells."""
-    idle = snapshot.run.idle
+    idle, usd = snapshot.run.idle, snapshot.totals.usd
+    worked = snapshot.totals.landed > 0 or any(view.attempt for view in snapshot.tasks)
     if (end := snapshot.run.finished) is not None:
-        return Progress(end.landed, end.total, idle, end)
-    return Progress(snapshot.count(TaskState.LANDED), snapshot.total, idle)
+        return Progress(end.landed, end.total, idle, end, usd, worked)
+    return Progress(snapshot.count(TaskState.LANDED), snapshot.total, idle, None, usd, worked)
 
 
 class Runs:

@@ -142,7 +142,7 @@ class WatchSource:
 
     def _look(self, reader: JournalReader, wanted: str | None) -> bool:
         """See how the run is that is to be followed; gives whether it is another one than before."""
-        row = reader.run(wanted) if wanted else reader.latest_run()
+        row = reader.run(wanted) if wanted else self._newest(reader)
         if row is None:
             self._problem = f"waiting for {f'run {wanted}' if wanted else 'a run'} to begin"
             return False
@@ -159,6 +159,14 @@ class WatchSource:
             self._alive_until = self._beat if another else now
         self._alive = alive
         return another
+
+    def _newest(self, reader: JournalReader) -> RunRow | None:
+        """The run to follow where nobody named one: not an older one than before, whatever is still at work."""
+        row = reader.shown_run(self._clock())
+        before = self._row
+        if row is not None and before is not None and row.number < before.number:
+            return reader.run(before.run)
+        return row
 
     def _take(self, reader: JournalReader) -> bool:
         """Apply what is new; gives whether there was anything."""
