@@ -25,7 +25,6 @@ from tui.estimates import throughput, time_to_go
 from tui.frame import Frame
 from tui.line import plain
 from tui.log_tail import FIRST_BYTES, LogTail
-
 from tui.source import Lookups, RecordedSource, ReplaySource, WatchSource
 
 
