@@ -46,10 +46,12 @@ def head_lines(view: TaskView, now: float, width: int, stuck: Container[str] = (
     return lines
 
 
-def timeline_lines(view: TaskView, now: float, width: int, waits: str = "") -> list[Line]:
+def timeline_lines(
+    view: TaskView, now: float, width: int, waits: str = "", landed_in: str = ""
+) -> list[Line]:
     """Each attempt with its stages, how long each took, how it ended, and why where that was badly.
 
-    `waits` says what a task that has not started waits for.
+    `waits` says what a task that has not started waits for, `landed_in` names the earlier run that landed it.
     """
     lines: list[Line] = []
     begin = view.started or now
@@ -74,6 +76,11 @@ def timeline_lines(view: TaskView, now: float, width: int, waits: str = "") -> l
             lines += [row for text_ in _why(bad, told) for row in wrapped(text_, width, "bad", " " * 6)]
     if view.state is TaskState.LANDED:
         how = f"{view.commit[:10]} with train {view.train}" if view.train else safe_text(view.last)
+        if landed_in:
+            run = safe_text(landed_in, 60)
+            how = f"in run {run} (replay with: taskyard replay {run})"
+        elif not how:
+            how = "before this run"
         lines += [BLANK, ((("✓ landed ", "good"), (how.removeprefix("landed "), "muted")))]
     elif view.state is TaskState.TO_LAND:
         judged = "verified and judged" if view.verdict is not None else "verified, not judged"

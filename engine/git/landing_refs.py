@@ -14,6 +14,14 @@ def landed_refs(target: str) -> str:
     return f"refs/taskyard/landed/{slug(target)}"
 
 
+async def landed_in(repository: Repository, target: str, task_id: str) -> str:
+    """Give the id of the run whose commit of the task landed on the target; empty where nothing tells."""
+    ref = f"{landed_refs(target)}/{slug(task_id)}"
+    form = "--format=%(trailers:key=Taskyard-Run,valueonly,separator=%x01)"
+    found = await repository.run("log", "-1", form, ref, "--", check=False)
+    return found.stdout.strip() if found.status == 0 else ""
+
+
 class LandingRefs:
     """The refs of one target; `space` parts the queue and `current`, the tip on its way, from other processes'."""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 
+from engine.paths import StatePaths
 from tests.cli.taskyard import taskyard
 from tests.cli.test_run import project
 from tests.sample_repository import SampleRepository
+from tests.samples import record, short_run
+from tui.source import Lookups, Runs
 
 Repo = Callable[..., SampleRepository]
 HEAD = "| ID | Scope | Status | Branch | Verification |\n|---|---|---|---|---|\n"
@@ -158,3 +163,21 @@ def test_a_failed_task_that_made_nothing_leaves_no_worktree(repo: Repo) -> None:
     assert taskyard("run", "--headless", at=made.path).status == 1
     assert taskyard("worktrees", at=made.path).out == "there are no worktrees\n"
     assert made.git("branch", "--list", "task/*") == ""
+
+
+async def test_which_run_landed_a_task_is_known_as_long_as_it_can_be_replayed(repo: Repo) -> None:
+    made = project(repo, HEAD + rows("T1", "T2"))
+    assert taskyard("run", "--headless", at=made.path).status == 0
+    paths = StatePaths.of(made.path / ".git", os.environ)
+    lookups = Lookups(runs=Runs(paths.state_db, paths.archive))
+    [run] = (await lookups.list_runs()).runs
+    where = (str(made.path), "taskyard/board")
+    assert [await lookups.landed_in(*where, task) for task in ("T1", "T2", "T3")] == [run.run, run.run, ""]
+    assert await lookups.landed_in(str(made.path), "another/board", "T1") == ""
+    assert await lookups.landed_in("/nowhere", "taskyard/board", "T1") == ""
+    await lookups.close()
+    shutil.rmtree(paths.state)
+    paths = record(made.path, short_run())
+    lookups = Lookups(runs=Runs(paths.state_db, paths.archive))
+    assert await lookups.landed_in(*where, "T1") == ""
+    await lookups.close()

@@ -9,7 +9,7 @@ import pytest
 
 from engine import events as ev
 from engine.log_times import LogTimes
-from engine.model import Role, Stage, Task, TaskState
+from engine.model import BoardStatus, Role, Stage, Task, TaskState
 from engine.snapshot import AttemptView, StageSpan, TaskView
 from tests import recorded_demo
 from tests.tui import moments, sample_run
@@ -19,7 +19,7 @@ from tui.line import plain
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
 from tui.sections import lesson_lines, nobody_asked, timeline_lines
-from tui.source import RecordedSource
+from tui.source import Lookups, RecordedSource
 from tui.widgets.pager import Pager
 from tui.widgets.task_body import SECTIONS, TaskBody
 
@@ -261,3 +261,27 @@ def test_the_lessons_that_a_task_taught_stand_below_those_it_was_given() -> None
         "  timeout: [/] for ever",
     ]
     assert [plain(line) for line in lesson_lines(None, 80)] == ["the task has not started"]
+
+
+class OneRun(Lookups):
+    """Knows of one task which run has landed it."""
+
+    async def landed_in(self, repository: str, target: str, task_id: str) -> str:
+        return "cd8867a5ab32" if task_id == "OLD-1" else ""
+
+
+async def test_of_a_task_that_had_landed_before_the_run_that_did_it_is_named() -> None:
+    source = moments.failed()
+    source.lookups = OneRun()
+    old = [Task(id=f"OLD-{n}", scope="Old", status=BoardStatus.LANDED) for n in (1, 2)]
+    source.play(ev.TasksAdded(at=source.now(), tasks=tuple(old)))
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE):
+        await ready(app)
+        for task, words in (
+            ("OLD-1", "✓ landed in run cd8867a5ab32 (replay with: taskyard replay cd8867a5ab32)"),
+            ("OLD-2", "✓ landed before this run"),
+        ):
+            await app.push_screen(TaskScreen(task))
+            await until(lambda words=words: words in shown(app, "#body"))
+            app.pop_screen()

@@ -73,6 +73,20 @@ class Lookups:
         done = await repo.run("diff", "--no-color", "--no-ext-diff", "--find-renames", *range_, "--")
         return str(done.stdout)
 
+    async def landed_in(self, repository: str, target: str, task_id: str) -> str:
+        """The earlier run that landed the task, if it can be replayed here; else nothing."""
+        from engine.git.landing_refs import landed_in
+        from engine.git.repository import Repository
+
+        if not self.has_runs or not Path(repository).is_dir():
+            return ""
+        with suppress(TaskyardError, OSError):
+            repo = await Repository.open(Path(repository), environ=os.environ)
+            run = await landed_in(repo, target, task_id)
+            known = await self.list_runs() if run else Listing(0.0, ())
+            return run if any(each.run == run for each in known.runs) else ""
+        return ""
+
     async def search_lessons(self, typed: str, limit: int = 50) -> AsyncIterator[SearchResult]:
         """Search the lessons as typed: what is found at once, then more, and last all of it.
 

@@ -58,6 +58,7 @@ class TaskBody(Pager):
         self._times: bool | None = None
         self._reader: LogReader | None = None
         self._flooded = False
+        self._landed_in: dict[str, str] = {}
         self._told: object = None
 
     def on_mount(self) -> None:
@@ -91,7 +92,8 @@ class TaskBody(Pager):
         if self.section == "Timeline":
             snapshot = frame.snapshot
             waits = awaited(view, snapshot.task, blocked(snapshot)) if view.state is TaskState.WAITING else ""
-            self.show(timeline_lines(view, frame.until, cells, waits))
+            self._find_landing(view, frame, cells)
+            self.show(timeline_lines(view, frame.until, cells, waits, self._landed_in.get(view.id, "")))
         elif self.section == "Plan":
             self.show(plan_lines(view, cells))
         elif self.section == "Verdict":
@@ -120,6 +122,21 @@ class TaskBody(Pager):
                 self.post_message(self.Changed())
 
         self.run_worker(work(), exclusive=True, group="body")
+
+    def _find_landing(self, view: TaskView, frame: Frame, cells: int) -> None:
+        """Look up, once for each task that this run found landed, which run it was."""
+        if view.state is not TaskState.LANDED or view.attempt or view.id in self._landed_in:
+            return
+        self._landed_in[view.id] = ""
+        run = frame.snapshot.run
+
+        async def work() -> None:
+            found = await self._lookups.landed_in(run.repository, run.target, view.id)
+            self._landed_in[view.id] = found if found != run.run else ""
+            if found and self.section == "Timeline" and self._view is view:
+                self.show(timeline_lines(view, frame.until, cells, landed_in=self._landed_in[view.id]))
+
+        self.run_worker(work(), group="landing")
 
     def _load_diff(self, view: TaskView, repository: str) -> None:
         shown = self._shown(view)
