@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import resource
 import subprocess
 import sys
@@ -98,16 +99,38 @@ def test_a_shell_completes_commands(tmp_path: Path) -> None:
     assert taskyard(at=tmp_path, environ=asked) == Said(0, "cache\n", "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", [["--help"], ["status"], ["replay", "--json"]])
-def test_an_output_on_a_full_disk_is_told_in_one_line(repo: Repo, command: list[str]) -> None:
+def test_an_output_on_a_full_disk_is_told_in_one_line(
+    repo: Repo, command: list[str], unbuffered: str
+) -> None:
     root = repo().path
     record(root, short_run() * 300)
     with open("/dev/full", "w") as full:
-        done = forked.run([*PROGRAM, *command], cwd=root, stdout=full, text=True, timeout=30)
+        environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered}
+        done = forked.run([*PROGRAM, *command], cwd=root, stdout=full, text=True, timeout=30, env=environ)
     assert done.stderr == (
         "taskyard: standard output cannot be written ([Errno 28] No space left on device)\n"
     )
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("command", ["status", "lessons top", "lessons check --json", "doctor", "cache"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_shell_has_closed_changes_no_status(repo: Repo, command: str, closed: str) -> None:
+    root = repo().path
+    record(root, short_run())
+    (root / ".git/taskyard/lessons.jsonl").write_text(f'{{"id": "a", "failure_msg": "{"x" * 30}"}}\n')
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    program = f"{shlex.join(PROGRAM)} {command}"
+
+    def status(*more: str) -> int:
+        script = " ".join((program, *more))
+        done = subprocess.run(["/bin/sh", "-c", script], cwd=root, env=environ, capture_output=True)
+        assert b"Traceback" not in done.stderr
+        return done.returncode
+
+    assert status(closed) == status()
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly(repo: Repo) -> None:

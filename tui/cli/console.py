@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -69,9 +70,17 @@ def on_terminal() -> bool:
 
 
 def tolerate_any_text() -> None:
-    """Print a substitute for what the encoding of the output cannot show, instead of failing."""
-    if sys.stdout is None:  # closed by the shell: >&-
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    """Print a substitute for what the encoding of the output cannot show, instead of failing.
+
+    A stream that the shell has closed (`>&-`) goes nowhere, as to `/dev/null`.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        # PYTHONUNBUFFERED: what cannot be written is gone, and nothing is left that tells so (see `stdout_works`).
+        number, encoding = sys.stdout.fileno(), sys.stdout.encoding
+        sys.stdout = open(number, "w", encoding=encoding, closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
