@@ -29,20 +29,22 @@ def blocked(snapshot: Snapshot) -> frozenset[str]:
         snapshot.run.finished is not None or any(snapshot.count(each) for each in _NOT_LANDED)
     ):
         return frozenset()
-    waits = [view for view in snapshot.tasks if view.state is TaskState.WAITING]
     if snapshot.run.finished is not None:
-        return frozenset(view.id for view in waits)
-    followers: dict[str, list[str]] = {}
-    for view in waits:
-        for name in view.task.after:
-            followers.setdefault(name, []).append(view.id)
+        return frozenset(view.id for view in snapshot.tasks if view.state is TaskState.WAITING)
+    in_vain = {view.task.id for view in snapshot.tasks if view.state in _NOT_LANDED}
+    waits = [task for view in snapshot.tasks if view.state is TaskState.WAITING and (task := view.task).after]
     found: set[str] = set()
-    ended = [view.id for view in snapshot.tasks if view.state in _NOT_LANDED]
-    while ended:
-        for name in followers.get(ended.pop(), ()):
-            if name not in found:
-                found.add(name)
-                ended.append(name)
+    while waits:
+        rest = []
+        for task in waits:
+            if in_vain.isdisjoint(task.after):
+                rest.append(task)
+            else:
+                in_vain.add(task.id)
+                found.add(task.id)
+        if len(rest) == len(waits):
+            break
+        waits = rest[::-1]  # now from below: some wait for one further down the board
     return frozenset(found)
 
 

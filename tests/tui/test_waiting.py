@@ -67,6 +67,10 @@ def test_the_blocked_are_counted_and_found_by_that_word() -> None:
     assert [row.id for row in rows if isinstance(row, TaskView)] == ["T3", "T4", "T6"]
 
 
+def test_who_stands_above_what_it_waits_for_is_blocked_too() -> None:
+    assert blocked(_snapshot(*reversed(_VIEWS))) == {"T3", "T4", "T6"}
+
+
 def test_nobody_is_blocked_while_nothing_went_wrong() -> None:
     assert blocked(_snapshot(*_VIEWS[-2:])) == frozenset()
 
