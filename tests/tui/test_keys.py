@@ -187,6 +187,30 @@ async def test_what_the_row_under_the_cursor_has_no_room_for_stands_below_the_li
         await until(lambda: tasks.current is None and shown(app, "#whole").strip() == "")
 
 
+@pytest.mark.parametrize("size", moments.SIZES)
+async def test_rows_that_cannot_run_are_told_below_the_tasks_and_at_the_end(size: str) -> None:
+    source = moments.failed()
+    rows = tuple(f"board.md, line {line}: it has no command" for line in (31, 32, 33))
+    source.play(ev.RowsRefused(at=source.now(), rows=rows))
+    source.play(*[ev.Noticed(at=source.now(), level="error", text=row, task="X") for row in rows])
+    app = DashboardApp(source)
+    async with app.run_test(size=moments.SIZES[size]) as pilot:
+        await ready(app)
+        await until(lambda: "! 3 rows not run: n says why" in shown(app, "#crew"))
+        assert app.screen.query_one("#crew").size.height == 1
+        if size == "wide":
+            assert "✗ 1 failed  ! 4 errors" in shown(app, "#header")
+        source.play(ev.RowsRefused(at=source.now(), rows=rows[:1]))
+        await until(lambda: "! 1 row not run" in shown(app, "#crew"))
+        source.play(sample_run.finished(source.now()))
+        if size == "wide":
+            await until(lambda: "1 row not run" in shown(app, "#banner"))
+            assert "n says why" in shown(app, "#banner")
+        source.play(ev.RowsRefused(at=source.now(), rows=()))
+        await until(lambda: app.screen.query_one("#crew").size.height == 0)
+        await pilot.pause()
+
+
 async def test_every_state_has_its_group() -> None:
     app = DashboardApp(moments.shared())
     async with app.run_test(size=WIDE) as pilot:

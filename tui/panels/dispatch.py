@@ -13,6 +13,7 @@ from tui.frame import Frame
 from tui.line import Line, cut_line, hard_wrapped, text
 from tui.panels.panel import Panel
 from tui.peers import crew_lines
+from tui.sums import rows_not_run
 from tui.waiting import BLOCKED, blocked
 from tui.widgets.line_view import LineView
 from tui.widgets.search_field import SearchField
@@ -61,8 +62,11 @@ class DispatchPanel(Panel):
         self._head()
 
     def _show_crew(self, frame: Frame) -> None:
-        """Who shares the board, under the rows, in at most a third of the panel."""
-        lines = crew_lines(frame.snapshot, self.size.width - 1, self.size.height // CREW_SHARE)
+        """Which rows cannot run and who shares the board, under the tasks, in at most a third of the panel."""
+        left = rows_not_run(frame.snapshot)
+        lines = [text(f"  ! {left}: n says why", "warn")] if left else []
+        room = self.size.height // CREW_SHARE - len(lines)
+        lines += crew_lines(frame.snapshot, self.size.width - 1, room)
         crew = self.query_one("#crew", LineView)
         if len(crew.lines) != len(lines):
             crew.styles.height = len(lines)

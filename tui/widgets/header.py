@@ -90,27 +90,25 @@ def _parts(frame: Frame, estimate: Estimate | None) -> list[tuple[int, Line]]:
     board = safe_text(PurePath(snapshot.run.board).name, 28)
     crew = crew_of(snapshot)
     total, landed = snapshot.total, snapshot.count(TaskState.LANDED)
+    failed = snapshot.count(TaskState.FAILED)
     known = snapshot.run.started is not None  # before that, nobody has read the board
     return [
-        (10, text("taskyard", "accent strong")),
-        (8, text(board)),
-        (2, text(frame.mode, f"{_MODES[frame.mode]} strong")),
-        (3, text(duration(frame.elapsed))),
-        (5, eta_of(estimate if frame.moving else None)),
-        (7, bar(landed / total if total else None, 10, "good") if known else ()),
+        (11, text("taskyard", "accent strong")),
+        (9, text(board)),
+        (3, text(frame.mode, f"{_MODES[frame.mode]} strong")),
+        (4, text(duration(frame.elapsed))),
+        (6, eta_of(estimate if frame.moving else None)),
+        (8, bar(landed / total if total else None, 10, "good") if known else ()),
         (0, landed_of(frame) if known else ()),
-        (1, trouble_of(frame)),
-        (4, spend_of(frame)),
-        (6, text(headcount(crew), "info") if crew else ()),
-        (9, pace_of(frame)),
+        (1, text(f"✗ {failed:,} failed", "bad") if failed else ()),
+        (
+            2,
+            text(f"! {count(frame.errors, 'error')}", "bad") if frame.errors else (),
+        ),  # told, and not dismissed
+        (5, spend_of(frame)),
+        (7, text(headcount(crew), "info") if crew else ()),
+        (10, pace_of(frame)),
     ]
-
-
-def trouble_of(frame: Frame) -> Line:
-    """What failed, or what else a person was told of and has not dismissed; empty when there is nothing."""
-    if failed := frame.snapshot.count(TaskState.FAILED):
-        return text(f"✗ {failed:,} failed", "bad")
-    return text(f"! {count(frame.errors, 'error')}", "bad") if frame.errors else ()
 
 
 def eta_of(estimate: Estimate | None) -> Line:
