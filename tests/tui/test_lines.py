@@ -162,6 +162,13 @@ def test_how_a_run_ended_is_told_in_the_same_words_everywhere(changes: dict[str,
     assert listed[3:].startswith(f"{words} ")
 
 
+def test_beside_what_failed_the_state_is_that_of_the_run() -> None:
+    source = moments.failed()
+    frame = Frame(source.latest(), source.now(), source.health(), source.mode)
+    assert "✗ 1 failed" in plain(header_line(frame, 120))
+    assert plain(health_of(frame)) == "● running"
+
+
 @pytest.mark.parametrize(
     ("cells", "words"),
     [

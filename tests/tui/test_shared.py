@@ -98,7 +98,7 @@ async def test_the_banner_says_what_waits_while_the_locks_are_away() -> None:
         await until(lambda: "locks away" in shown(app, "#header"))
         assert "nothing lands: the lock server redis://locks:6379/0 does not answer" in shown(app, "#banner")
         source.play(ev.LocksChanged(at=source.now()))
-        await until(lambda: "ok" in shown(app, "#header") and not shown(app, "#banner").strip())
+        await until(lambda: "● running" in shown(app, "#header") and not shown(app, "#banner").strip())
 
 
 @pytest.mark.parametrize(

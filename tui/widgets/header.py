@@ -53,7 +53,7 @@ def health_of(frame: Frame) -> Line:
     if paused:
         seconds = max((limiter.paused_until or 0.0) - frame.now for limiter in paused)
         return ((f"◌ service asks to wait {seconds:.0f} s", "warn"),)
-    return (("● ok", "good"),)
+    return (("● running", "good"),)
 
 
 def landed_of(frame: Frame) -> Line:
