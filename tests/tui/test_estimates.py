@@ -49,8 +49,14 @@ def test_few_samples_make_it_uncertain() -> None:
 
 
 def test_time_is_left_as_long_as_there_is_work() -> None:
-    assert plain(eta_of(Estimate(0.2, 0.1))) == "00:01 left ±1s"
-    assert plain(eta_of(Estimate(600, 120))) == "10:00 left ±2m"
+    assert plain(eta_of(Estimate(0.2, 0.1))) == "00:01 left ±00:01"
+    assert plain(eta_of(Estimate(600, 120))) == "10:00 left ±02:00"
+
+
+def test_what_may_be_over_at_once_is_told_by_its_latest_end() -> None:
+    assert plain(eta_of(Estimate(17, 24))) == "< 00:41 left"
+    assert plain(eta_of(Estimate(0.1, 0.2))) == "< 00:01 left"
+    assert plain(eta_of(Estimate(24, 23.9))) == "00:24 left ±00:23"
 
 
 @pytest.mark.parametrize("run", ["demo/events.jsonl", "earlier.jsonl"])

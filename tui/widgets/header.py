@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import PurePath
 
 from engine.model import TaskState
@@ -115,9 +116,11 @@ def eta_of(estimate: Estimate | None) -> Line:
     """The time that is left, and how sure that is; never nothing while something is left."""
     if estimate is None:
         return ()
-    spread_s = estimate.give_or_take
-    about = f"±{spread_s / 60:.0f}m" if spread_s >= 90 else f"±{max(1, spread_s):.0f}s"
-    return ((duration(max(1.0, estimate.seconds)), "text"), (" left", "muted"), (f" {about}", "muted"))
+    seconds, off = estimate.seconds, estimate.give_or_take
+    if off >= seconds:  # all that is known is when it will be over at the latest
+        return (("< ", "muted"), (duration(max(1.0, math.ceil(seconds + off))), "text"), (" left", "muted"))
+    about = f" ±{duration(max(1.0, off))}"
+    return ((duration(max(1.0, seconds)), "text"), (" left", "muted"), (about, "muted"))
 
 
 def pace_of(frame: Frame) -> Line:
