@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -160,6 +161,19 @@ def test_how_a_run_ended_is_told_in_the_same_words_everywhere(changes: dict[str,
     run = ListedRun("r1", "board.md", "h", 1, 0.0, 2.0, ended.status)
     listed = plain(run_line(run, Progress(1, 2, finished=ended), 3.0, 80, here=False, process=False))
     assert listed[3:].startswith(f"{words} ")
+
+
+def test_how_long_ago_a_run_was_counts_from_its_end() -> None:
+    run = ListedRun("r1", "board.md", "h", 1, 100.0, 145.0, "landed")
+    line = plain(run_line(run, None, 155.0, 80, here=False, process=False))
+    assert "10 s ago" in line
+    assert "00:45" in line
+    known = Progress(2, 2, finished=sample_run.finished(150.0, status="landed", failed=0))
+    still = replace(run, state="running")  # as the journal says: the screen knows better
+    assert "5 s ago" in plain(run_line(still, known, 155.0, 80, here=False, process=False))
+    going = plain(run_line(still, None, 155.0, 80, here=False, process=False))
+    assert " now " in going
+    assert "ago" not in going
 
 
 def test_beside_what_failed_the_state_is_that_of_the_run() -> None:

@@ -48,8 +48,8 @@ async def test_the_history_lists_the_runs_and_how_each_stands(tmp_path: Path) ->
         rows = [line.split() for line in shown(app, "RunList").splitlines()]
         assert [row[:5] for row in rows] == [
             ["✗", "died", "10", "min", "ago"],
-            ["✓", "all", "landed", "1", "h"],
-            ["✗", "not", "all", "landed", "2"],
+            ["✓", "all", "landed", "55", "min"],
+            ["✗", "not", "all", "landed", "1"],
         ]
         far = [row[row.index("ago") + 1 :][:2] for row in rows]
         assert far == [["00:00", "5/24"], ["04:50", "18/24"], ["05:30", "23/24"]]

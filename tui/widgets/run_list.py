@@ -180,7 +180,7 @@ class _Rows(Sequence[Line]):
 def run_line(
     run: ListedRun, progress: Progress | None, now: float, width: int, *, here: bool, process: bool
 ) -> Line:
-    """One run: how it stands, when it began, how long it took, how far it came, and where there is room what it was.
+    """One run: how it stands, since when, how long it took, how far it came, and where there is room what it was.
 
     With `process` it says whose run it is, else under which id it is kept.
     """
@@ -197,8 +197,12 @@ def run_line(
     if progress is not None:
         took = finished.duration_s if finished is not None else took - progress.idle
     far = f"{progress.landed:,}/{progress.total:,}" if progress is not None else ""
-    since = ago(max(0.0, now - run.started))
-    age = fit(f"{since} ago", 11, right=True) if width >= 42 else fit(since, 7, right=True)
+    if state == "running":
+        since, age = "now", "now"
+    else:
+        since = ago(max(0.0, now - (finished.at if finished is not None else run.until)))
+        age = f"{since} ago"
+    age = fit(age, 11, right=True) if width >= 42 else fit(since, 7, right=True)
     owner = f"pid {run.pid} on {safe_text(run.host, 40)}"
     spans: Line = (
         ("›" if here else " ", "accent strong"),
