@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from textual.binding import Binding
+
 from tui.source.protocol import Mode
 
 if TYPE_CHECKING:
@@ -48,3 +50,7 @@ class ModeBound:
         """Whether the action works in the mode of what is shown."""
         app = cast("DashboardApp", cast("Widget", self).app)
         return works_in(action, app.source.mode)
+
+    def in_bar(self, binding: Binding) -> bool:
+        """Whether the key bar shows the key while this is the screen; it works all the same."""
+        return binding.show

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine import events as ev
 from tests.tui import moments, sample_run
 from tests.tui.test_keys import WIDE, ready, shown, until
 from tui.app import DashboardApp
@@ -98,6 +99,27 @@ async def test_a_key_of_another_mode_says_why_not(mode: Mode) -> None:
     async with app.run_test(size=WIDE, notifications=True) as pilot:
         await pilot.press(*refused)
         await until(lambda: [n.message for n in app._notifications] == [words] * len(refused))
+
+
+async def test_once_all_has_landed_the_footer_offers_what_can_still_be_done() -> None:
+    source = moments.finished()
+    app = DashboardApp(source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        tasks = await ready(app)
+        await until(lambda: "4 lessons" in bar(app))
+        assert "r retry" in bar(app), "one has failed"
+        source.play(
+            ev.TaskLanded(at=source.now(), task=sample_run.FAILING, commit="0" * 40, train=9),
+            sample_run.finished(source.now(), landed=24, failed=0, status="landed"),
+        )
+        await until(lambda: "retry" not in bar(app))
+        words = bar(app).split()
+        assert not {"r", "x", "p", "cancel", "pause"} & set(words)
+        assert {"enter", "4", "lessons", "5", "history", "help", "quit"} <= set(words)
+        tasks.choose(sample_run.FAILING)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, TaskScreen) and "back" in bar(app))
+        assert not {"retry", "cancel"} & set(bar(app).split())
 
 
 async def test_escape_says_how_to_leave_a_replay_that_nothing_lies_behind() -> None:

@@ -12,6 +12,7 @@ from textual.containers import Horizontal, Vertical
 from tui.estimates import Forecast
 from tui.format import fit
 from tui.frame import Frame
+from tui.left import Left
 from tui.line import Line, cut_line, text
 from tui.panels.batches import BatchesPanel
 from tui.panels.caches import CachesPanel
@@ -91,6 +92,7 @@ class MainScreen(FrameScreen):
         super().__init__()
         self._opened: int | None = None
         self._forecast = Forecast()
+        self._left = Left()
 
     def compose(self) -> ComposeResult:
         """All parts; which of them are seen depends on the size."""
@@ -123,6 +125,21 @@ class MainScreen(FrameScreen):
         self.query_one(TaskList).focus()
         # Each part draws it as soon as it has its size: nothing is drawn empty first.
         self.show(self.dashboard.frame)
+
+    def in_bar(self, binding: Binding) -> bool:
+        """Once the run has ended, what can still be done with it; and where to look at what it left."""
+        if not self._left.over:
+            return binding.show
+        match binding.action:
+            case "retry":
+                return self._left.to_retry
+            case "pause":
+                return self._left.to_start
+            case "cancel":
+                return False
+            case "panel(4)" | "panel(5)":
+                return True
+        return binding.show
 
     # Layout
 
@@ -182,6 +199,9 @@ class MainScreen(FrameScreen):
         if (tape := self.dashboard.source.playback) is not None:
             self.query_one("#tape", LineView).show([tape_line(tape, cells)])
         self._show_banner(frame, cells)
+        if (left := Left.of(frame)) != self._left:
+            self._left = left
+            self.query_one(KeyBar).refresh()
         for panel in self.query(Panel):
             if panel.display:
                 panel.show(frame)

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
+from engine.model import TaskState
 from engine.snapshot import TaskView
 from tui.format import safe_text
 from tui.frame import Frame
@@ -108,11 +109,18 @@ class TaskScreen(FrameScreen):
                 [text(f" {safe_text(self.task_id)} is not on this board", "warn")]
             )
             return
-        self._view = view
+        before, self._view = self._view, view
+        if before is None or _landed(before) != _landed(view):
+            self.query_one(KeyBar).refresh()
         self.query_one("#head", LineView).show(head_lines(view, frame.until, cells, blocked(frame.snapshot)))
         self.query_one("#sections", LineView).show([self._section_line(cells)])
         self._body.show_task(view, frame)
         self._show_place()
+
+    def in_bar(self, binding: Binding) -> bool:
+        """What has landed can be neither tried again nor cancelled."""
+        done = self._view is not None and _landed(self._view)
+        return binding.show and not (done and binding.action in ("retry", "cancel"))
 
     def _section_line(self, cells: int) -> Line:
         spans = [(" ", "text")]
@@ -264,3 +272,7 @@ class TaskScreen(FrameScreen):
                     self.action_section(int(content[0]) - 1)
                     return
                 at += len(content)
+
+
+def _landed(view: TaskView) -> bool:
+    return view.state is TaskState.LANDED

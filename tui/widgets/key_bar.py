@@ -9,6 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.line import Line, width
+from tui.modes import ModeBound
 from tui.widgets.row_view import Brush
 
 SHOWN_AS = {
@@ -76,13 +77,14 @@ class KeyBar(Widget):
     def _fitting(self) -> list[tuple[Binding, Line]]:
         """The keys there is room for; the way out and the help stay to the last."""
         parts: dict[str, tuple[Binding, Line]] = {}
-        focused = self.screen.focused
+        screen, focused = self.screen, self.screen.focused
         for active in self.screen.active_bindings.values():
             binding = active.binding
             # What a field takes as text does not do there what the bar says.
             name = SHOWN_AS.get(binding.key, binding.key)
             typed = len(name) == 1 and focused is not None and focused.check_consume_key(binding.key, name)
-            if binding.show and active.enabled and not typed and binding.action not in parts:
+            in_bar = screen.in_bar(binding) if isinstance(screen, ModeBound) else binding.show
+            if in_bar and active.enabled and not typed and binding.action not in parts:
                 words = f" {binding.description.lower()} "
                 parts[binding.action] = (binding, ((" " + key_name(binding), "accent"), (words, "muted")))
         for action in reversed(list(parts)):
