@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from engine import events as ev
 from engine.store.lessons import LessonStore
 from tests.tui import moments, sample_run
-from tests.tui.moments import SIZES
+from tests.tui.moments import BEGIN, SIZES
 from tests.tui.test_keys import WIDE, ready, shown, until
 from tui.app import DashboardApp
 from tui.marking import MARK
@@ -174,6 +174,23 @@ async def test_a_lesson_opens_as_it_is_now_and_not_as_it_was_found(tmp_path: Pat
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, LessonScreen) and shown(app, "LineView") != "")
         assert shown(app, "LineView").splitlines()[:2] == ["What helped", "  half to even"]
+
+
+async def test_a_replay_lists_no_lesson_of_its_future_but_finds_it(tmp_path: Path) -> None:
+    lookups = moments.lessons(tmp_path)
+    with LessonStore(tmp_path / "lessons.jsonl", tmp_path / "lessons.db", clock=lambda: BEGIN + 60) as later:
+        later.add("fix_bug", "verify", "check_failed", "the cart forgets its coupon")
+    source = ReplaySource(sample_run.events(), lookups=lookups, monotonic=lambda: 0.0)
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await until(lambda: app._pulse.running)
+        source.playback.seek(100.0)
+        await until(lambda: "forgets its coupon" in shown(app, "#lessons LessonList"))
+        source.playback.seek(30.0)
+        await until(lambda: "forgets its coupon" not in shown(app, "#lessons LessonList"))
+        assert "the cart fixture sleeps" in shown(app, "#lessons LessonList"), "it was known before"
+        await pilot.press("4", *"coupon")
+        await until(lambda: "forgets its coupon" in shown(app, "#lessons LessonList"))
 
 
 async def test_an_open_lesson_follows_the_store(tmp_path: Path) -> None:

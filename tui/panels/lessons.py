@@ -176,10 +176,11 @@ class LessonsPanel(Panel):
         cells = self.hits.scrollable_content_region.width
         notes = () if self._typed else self._notes
         # Hundreds of rows are not laid out anew for a clock that ticks: ages are told in minutes.
-        drawn = (self._found, self._problem, notes, self._typed, cells, int(frame.now // 60))
+        hits = self._listed(frame)
+        drawn = (hits, self._found, self._problem, notes, self._typed, cells, int(frame.now // 60))
         if drawn != self._drawn:
             self._drawn = drawn
-            self.hits.fill(*self._laid_out(notes, cells, frame.now))
+            self.hits.fill(*self._laid_out(hits, notes, cells, frame.now))
         foot = self._foot(frame)
         # The narrow layout has no line below for it.
         self.head(foot if self.screen.has_class("-narrow") else "", foot)
@@ -187,6 +188,13 @@ class LessonsPanel(Panel):
     @property
     def _notes(self) -> tuple[LessonNote, ...]:
         return self.frame.snapshot.lesson_notes if self.frame is not None else ()
+
+    def _listed(self, frame: Frame) -> tuple[Hit, ...]:
+        """What was found; while nothing is looked for in a replay, of that what was known at its moment."""
+        hits = self._found.hits if self._found is not None else ()
+        if self._typed or frame.mode != "REPLAY":
+            return hits
+        return tuple(hit for hit in hits if hit.lesson.first_seen <= frame.now)
 
     def _foot(self, frame: Frame) -> str:
         figures = frame.snapshot.lessons
@@ -202,7 +210,7 @@ class LessonsPanel(Panel):
         return f"{_legend(self._notes, self.size.width)}{count(figures.total, 'lesson')}{then}{bad}"
 
     def _laid_out(
-        self, notes: tuple[LessonNote, ...], cells: int, now: float
+        self, listed: tuple[Hit, ...], notes: tuple[LessonNote, ...], cells: int, now: float
     ) -> tuple[list[Entry], list[Line]]:
         """What this run learned, what was found, and what is to be said below."""
         if self._problem:
@@ -210,12 +218,13 @@ class LessonsPanel(Panel):
         entries = [Entry(note.lesson, (note_row(note, cells),)) for note in reversed(notes)]
         told = {note.lesson for note in notes}
         found = self._found
-        hits = [hit for hit in found.hits if hit.lesson.id not in told] if found is not None else []
+        hits = [hit for hit in listed if hit.lesson.id not in told]
         entries += [Entry(hit.lesson.id, tuple(hit_rows(hit.lesson, hit.spans, cells, now))) for hit in hits]
         if found is not None and found.cut:
             return entries, [text("searching on …", "faint")]
         today = " today" if self.frame is not None and self.frame.mode == "REPLAY" else ""
-        if found is not None and (found.more or found.total > len(found.hits)):
+        whole = found is not None and len(listed) == len(found.hits)  # not only those of a moment
+        if found is not None and whole and (found.more or found.total > len(found.hits)):
             return entries, [
                 text(f"{len(found.hits)} of {_total(found)}{today}: {self._how_to_narrow}", "faint")
             ]
