@@ -181,6 +181,10 @@ def test_beside_what_failed_the_state_is_that_of_the_run() -> None:
     frame = Frame(source.latest(), source.now(), source.health(), source.mode)
     assert "✗ 1 failed" in plain(header_line(frame, 120))
     assert plain(health_of(frame)) == "● running"
+    narrow = plain(header_line(frame, 40))
+    assert "LIVE" in narrow
+    assert "✗ 1 failed" in narrow
+    assert "running" not in narrow, "whose run it is, is more than that it goes on"
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,8 @@ class MainScreen(FrameScreen):
                 return self._left.to_start
             case "cancel":
                 return False
+            case "zoom":
+                return self._opened is not None  # there is little room, and no way back to show
             case "panel(4)" | "panel(5)":
                 return True
         return binding.show

@@ -14,13 +14,21 @@ from tui.peers import crew_of, headcount
 from tui.plain import count, duration
 from tui.sums import end_in_words, plus_unpriced
 
+RUNNING: Line = (("● running", "good"),)
+NEEDED = 3
+"""Parts up to this turn (see `_parts`) come before the word for a run that simply goes on."""
+
 _MODES = {"LIVE": "good", "WATCH": "info", "REPLAY": "batch"}
 
 
 def header_line(frame: Frame, cells: int, estimate: Estimate | None = None) -> Line:
     """The header in `cells` cells: what matters least goes first when there is less room."""
-    health = health_of(frame)
-    left = shed(_parts(frame, estimate), cells - width(health) - 4)
+    health, room = health_of(frame), cells - 4
+    parts = _parts(frame, estimate)
+    needed = [part for part in parts if part[0] <= NEEDED]
+    if health == RUNNING and width(shed(needed, cells)) > room - width(health):
+        health = ()  # where there is too little room, only what is not as it should be has a word
+    left = shed(parts, room - width(health))
     return spread(((" ", "text"), *left), (*health, (" ", "text")), cells)
 
 
@@ -54,7 +62,7 @@ def health_of(frame: Frame) -> Line:
     if paused:
         seconds = max((limiter.paused_until or 0.0) - frame.now for limiter in paused)
         return ((f"◌ service asks to wait {seconds:.0f} s", "warn"),)
-    return (("● running", "good"),)
+    return RUNNING
 
 
 def landed_of(frame: Frame) -> Line:
@@ -92,23 +100,21 @@ def _parts(frame: Frame, estimate: Estimate | None) -> list[tuple[int, Line]]:
     crew = crew_of(snapshot)
     total, landed = snapshot.total, snapshot.count(TaskState.LANDED)
     failed = snapshot.count(TaskState.FAILED)
+    errors = text(f"! {count(frame.errors, 'error')}", "bad") if frame.errors else ()  # told, not dismissed
     known = snapshot.run.started is not None  # before that, nobody has read the board
     return [
-        (11, text("taskyard", "accent strong")),
-        (9, text(board)),
+        (12, text("taskyard", "accent strong")),
+        (10, text(board)),
         (3, text(frame.mode, f"{_MODES[frame.mode]} strong")),
         (4, text(duration(frame.elapsed))),
         (6, eta_of(estimate if frame.moving else None)),
-        (8, bar(landed / total if total else None, 10, "good") if known else ()),
+        (9, bar(landed / total if total else None, 10, "good") if known else ()),
         (0, landed_of(frame) if known else ()),
         (1, text(f"✗ {failed:,} failed", "bad") if failed else ()),
-        (
-            2,
-            text(f"! {count(frame.errors, 'error')}", "bad") if frame.errors else (),
-        ),  # told, and not dismissed
+        (7 if failed else 2, errors),
         (5, spend_of(frame)),
-        (7, text(headcount(crew), "info") if crew else ()),
-        (10, pace_of(frame)),
+        (8, text(headcount(crew), "info") if crew else ()),
+        (11, pace_of(frame)),
     ]
 
 
