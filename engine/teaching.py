@@ -77,7 +77,7 @@ class Teaching:
         found = await asyncio.to_thread(
             self._lessons.for_task,
             type=task_type(task, plan),
-            files=plan.files or _PATH.findall(task.scope),
+            files=plan.files or _files_in(task.scope),
             text=f"{task.scope} {task.acceptance}",
             limit=MOST_GIVEN,
             max_tokens=self._max_tokens,
@@ -97,7 +97,7 @@ class Teaching:
             message, about = f"{message}, at work on {_quoted(task)}", task.scope
         view = self._bus.state.find(task.id)
         made = view.change.paths if view is not None and view.change is not None else ()
-        paths = tuple(dict.fromkeys((*plan.files, *made)))
+        paths = tuple(dict.fromkeys((*(plan.files or _files_in(task.scope)), *made)))
         await self._record(task, plan, stage, kind, message, paths, about)
 
     async def learn_from_return(self, view: TaskView, answer: SentBack) -> None:
@@ -186,6 +186,11 @@ class Teaching:
 def task_type(task: Task, plan: Plan) -> str:
     """The type that the board gives, else the one that the Planner found."""
     return task.type if task.type != "task" else plan.type
+
+
+def _files_in(scope: str) -> tuple[str, ...]:
+    """The files that a task's text names; `e.g.` is none."""
+    return tuple(dict.fromkeys(path for path in _PATH.findall(scope) if not re.fullmatch(r"\w\.\w", path)))
 
 
 def _tells_nothing(helped: str, view: TaskView) -> bool:

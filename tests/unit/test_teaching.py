@@ -280,6 +280,24 @@ async def test_a_failed_stage_is_found_by_the_next_task_of_its_kind(store: Lesso
     assert given[0].text.endswith("What helped: Use Decimal")
 
 
+async def test_a_lesson_is_about_the_files_that_the_task_names_and_those_that_were_changed(
+    store: LessonStore,
+) -> None:
+    bus = Bus(clock=lambda: 100.0)
+    task = Task(id="T2", scope="Name the tax in docs/tax.md, e.g. 19 %")
+    bus.emit(samples.started(task))
+    teaching = Teaching(store, bus, "r1", max_tokens=800)
+    await teaching.learn(task, Plan(), Stage.IMPLEMENT, StageFailedError("nothing", failure_type="no_change"))
+    bus.emit(samples.begun("T2", at=1.0))
+    change = Change("1" * 40, "0" * 40, paths=("README.md", "docs/tax.md"))
+    bus.emit(ev.ChangeCommitted(at=2.0, task="T2", attempt=1, change=change))
+    await teaching.learn(task, Plan(), Stage.VERIFY, failed("false` ended with status 1"))
+    files = {lesson.failure_type: lesson.files for lesson in store.most_frequent()}
+    assert files == {"no_change": ("docs/tax.md",), "check_failed": ("docs/tax.md", "README.md")}
+    for scope, given in (("Mend README.md", 1), ("Print docs/tax.md", 2), ("Do more, e.g. sleep", 0)):
+        assert len(await teaching.choose(Task(id="T9", scope=scope), Plan())) == given
+
+
 @pytest.mark.parametrize("summary", ["", TAX.scope, "Round the tax…"])
 async def test_what_was_to_be_done_is_not_what_helped(store: LessonStore, summary: str) -> None:
     bus = begun()
