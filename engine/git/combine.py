@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from engine.git.checkout import check_out
 from engine.git.registry import add_detached
 from engine.git.repository import Repository
 from engine.git.versions import MERGE_TREE
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # all but tabs and line ends
 
 
 class Combiner:
@@ -150,5 +153,6 @@ def trailers_of(*keys: str) -> str:
 
 
 def with_trailers(message: str, trailers: Mapping[str, str]) -> str:
-    """Give a commit message that ends in the trailers."""
+    """Give a commit message that ends in the trailers, without control characters: git refuses a NUL byte in it."""
+    message = _CONTROL.sub("", message)
     return f"{message.rstrip()}\n\n" + "".join(f"{key}: {value}\n" for key, value in trailers.items())

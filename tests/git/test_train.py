@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from engine.errors import GitError
 from engine.model import BoardStatus
@@ -36,6 +37,17 @@ async def test_many_branches_land_by_one_push(yard: Open) -> None:
     assert len(here.refs("refs/taskyard/landed")) == 5
     stages = [stage for stage, _ in here.steps]
     assert stages == ["combine", "verify", "board", "push", "landed"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_any_scope_can_land(yard: Open, count: int) -> None:
+    here = await yard(count)
+    cargo = [await here.cargo(f"T{n}", {f"f{n}.txt": f"{n}\n"}) for n in range(1, count + 1)]
+    result = await here.land(*(replace(item, scope="Ring\0 the \x07bell\x1b[2J") for item in cargo))
+    assert landed(result) == [item.task_id for item in cargo]
+    assert f"Land T{count}: Ring the bell[2J" in here.sample.git(
+        "log", "--merges", "--format=%s", TARGET, at=here.sample.remote
+    )
 
 
 async def test_the_users_checkout_is_not_touched(yard: Open) -> None:

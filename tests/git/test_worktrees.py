@@ -76,6 +76,16 @@ async def test_an_attempt_ends_in_one_commit_by_the_user_with_trailers(here: Pla
     assert "Binary files" in text
 
 
+async def test_what_an_agent_says_can_be_committed_whatever_it_holds(here: Place) -> None:
+    made = await here.worktrees.create("T1", here.base)
+    (made.path / "a.txt").write_text("1\n")
+    change = await here.worktrees.commit(made, "T1: do it\n\nDone.\0\x1b[2J\tYes, 世界.\r\n", TRAILERS)
+    assert change is not None
+    assert here.sample.git("log", "-1", "--format=%B", "task/T1") == (
+        "T1: do it\n\nDone.[2J\tYes, 世界.\n\nTaskyard-Task: T1\nTaskyard-Run: r1"
+    )
+
+
 async def test_an_attempt_that_changed_nothing_has_no_commit(here: Place) -> None:
     made = await here.worktrees.create("T1", here.base)
     assert await here.worktrees.commit(made, "T1", TRAILERS) is None
