@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from engine import events as ev
@@ -263,6 +264,22 @@ async def test_the_cursor_stays_on_its_run_when_a_newer_one_begins(tmp_path: Pat
         await until(lambda: runs.cursor == 2)
         await pilot.press("enter")
         await until(lambda: app.frame.snapshot.run.run == "r-middle")
+
+
+async def test_all_runs_to_choose_from_are_counted_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.widgets.run_list.READ_EVERY", 3600.0)
+    source = live(tmp_path)
+    source.mode, source.control = "WATCH", None
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        app.push_screen(RunsScreen())
+        await until(lambda: isinstance(app.screen, RunsScreen))
+        await listed(app)
+        await until(lambda: shown(app, "RunList").count("/24") == 3)
+        await pilot.press("escape")
 
 
 async def test_a_watcher_chooses_among_runs_and_goes_to_another_later(tmp_path: Path) -> None:

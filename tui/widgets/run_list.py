@@ -139,7 +139,9 @@ class RunList(PickList):
         self.follow(self._shown, self._own)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay out for the new size."""
+        """Lay out for the new size; with more room, other runs come into sight."""
+        if self._known:
+            self._measure_anew()
         self.follow(self._shown, self._own)
 
 
