@@ -23,6 +23,7 @@ from tui.source import Lookups, Runs
 
 FOLDER = Path(__file__).parent / "recorded" / "demo"
 EVENTS = FOLDER / "events.jsonl"
+EARLIER = FOLDER.parent / "earlier.jsonl"
 LESSONS = FOLDER / "lessons.jsonl"
 LOGS = FOLDER / "logs"
 DIFFS = FOLDER / "diffs"
@@ -38,6 +39,12 @@ def events() -> tuple[ev.AnyEvent, ...]:
     here = json.dumps(f"{LOGS}/")[:-1].encode()
     there = f'"{THERE}/'.encode()
     return tuple(ev.decode(line.replace(there, here)) for line in EVENTS.read_bytes().splitlines())
+
+
+@cache
+def events_before() -> tuple[ev.AnyEvent, ...]:
+    """A run of the demo that an earlier version recorded: only its events are kept."""
+    return tuple(ev.decode(line) for line in EARLIER.read_bytes().splitlines())
 
 
 def lookups(folder: Path, runs: Runs | None = None) -> RecordedLookups:

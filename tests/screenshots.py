@@ -11,11 +11,15 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 os.environ["TEXTUAL_ANIMATIONS"] = "none"  # read once, when Textual is first imported
+
+from textual.pilot import Pilot
+from textual.worker import WorkerCancelled
 
 from tests import recorded_demo
 from tests.tui import moments, past
@@ -148,12 +152,21 @@ async def draw(picture: Picture) -> str:
                     await pilot.pause()
             for key in ("", *picture.keys):
                 await pilot.press(*[key] * bool(key))
-                await app.workers.wait_for_complete()
-                await pilot.pause()
+                await _all_is_read(pilot)
             await pilot.pause()
             svg = app.export_screenshot(title="taskyard")
         await source.stop()
     return svg
+
+
+async def _all_is_read(pilot: Pilot[int]) -> None:
+    """Wait until nothing is read or looked up in the background any more."""
+    async with asyncio.timeout(10):
+        await pilot.pause()
+        while len(pilot.app.workers):
+            with suppress(WorkerCancelled):  # another one does its work
+                await pilot.app.workers.wait_for_complete()
+            await pilot.pause()
 
 
 def is_up_to_date(picture: Picture) -> bool:

@@ -128,7 +128,7 @@ class Pace:
         """Tasks a minute; over less than a minute, which tells no such rate, how many there were: "9 in 31 s"."""
         landed = sum(self.counts)
         if self.seconds < 60:
-            return f"{landed} in {max(1, math.ceil(self.seconds))} s"
+            return f"{landed} in {max(1, int(self.seconds))} s"  # as the clock beside it counts
         return f"{landed / self.seconds * 60:.1f}/min"
 
 

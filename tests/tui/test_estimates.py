@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -12,11 +12,11 @@ from engine.figures import StageTime
 from engine.model import Stage, Task, TaskState
 from engine.snapshot import RunView, Snapshot, TaskView, Totals
 from engine.state import RunState
+from tests import recorded_demo
 from tui.estimates import Estimate, throughput, time_to_go
 from tui.line import plain
 from tui.widgets.header import eta_of
 
-RECORDED = Path(__file__).parents[1] / "recorded"
 ONCE = tuple(StageTime(stage, 1, 2.0, 4.0) for stage in Stage)
 
 
@@ -59,10 +59,10 @@ def test_what_may_be_over_at_once_is_told_by_its_latest_end() -> None:
     assert plain(eta_of(Estimate(24, 23.9))) == "00:24 left ±00:23"
 
 
-@pytest.mark.parametrize("run", ["demo/events.jsonl", "earlier.jsonl"])
-def test_what_was_promised_over_the_demo_held(run: str) -> None:
+@pytest.mark.parametrize("recorded", [recorded_demo.events, recorded_demo.events_before])
+def test_what_was_promised_over_the_demo_held(recorded: Callable[[], Sequence[ev.AnyEvent]]) -> None:
     """At each second of it: within what it was said to be wrong by, nine times of ten."""
-    events = [ev.decode(line) for line in (RECORDED / run).read_bytes().splitlines()]
+    events = recorded()
     begin, end = events[0].at, events[-1].at
     state, coming = RunState(), iter(events)
     event = next(coming)
@@ -83,6 +83,7 @@ def test_what_was_promised_over_the_demo_held(run: str) -> None:
     ("began", "landed_at", "words"),
     [
         (70.0, (72.0, 80.0, 99.0), "3 in 30 s"),
+        (51.5, (72.0, 80.0, 99.0), "3 in 48 s"),
         (40.0, (41.0, 72.0, 100.0), "3.0/min"),
         (-500.0, (41.0,), "0.1/min"),
         (-900.0, (-600.0,), "0.0/min"),
