@@ -282,8 +282,10 @@ class DashboardApp(App[int]):
         self.pop_screen()
 
     async def on_event(self, event: events.Event) -> None:
-        """Whoever is at the keys or the mouse sees at once what comes of it."""
-        if isinstance(event, events.InputEvent):
+        """Whoever is at the keys or the mouse sees at once what comes of it; after a quit, nothing does."""
+        if isinstance(event, events.InputEvent | events.Paste):
+            if not self.screen_stack:
+                return
             self._pulse.hurry()
         await super().on_event(event)
 

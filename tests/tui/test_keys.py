@@ -584,6 +584,30 @@ async def test_the_help_names_every_binding_of_its_mode() -> None:
         assert all(words in text for _, rows in key_groups("LIVE") for _, words in rows)
 
 
+@pytest.mark.parametrize("key", ["question_mark", "n", "b", "5"])
+async def test_keys_come_as_fast_as_they_like(key: str) -> None:
+    app = DashboardApp(moments.failed())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        for _ in range(30):  # some of them before what the one ahead opened has been drawn
+            app.post_message(events.Key(key, "?" if key == "question_mark" else key))
+            app.post_message(events.Key("escape", None))
+        handled = asyncio.Event()
+        app.call_later(handled.set)
+        await asyncio.wait_for(handled.wait(), 20)
+        await pilot.pause()
+        await until(lambda: isinstance(app.screen, MainScreen))
+
+
+async def test_what_is_typed_on_after_a_quit_does_nothing() -> None:
+    app = DashboardApp(moments.failed())
+    async with app.run_test(size=WIDE):
+        await ready(app)
+    assert not app.screen_stack
+    for event in (events.Key("q", "q"), events.Paste("words"), events.Key("escape", None)):
+        await app.on_event(event)
+
+
 async def test_a_replay_plays_pauses_and_jumps() -> None:
     clock = [0.0]
     source = ReplaySource(sample_run.events(), monotonic=lambda: clock[0])

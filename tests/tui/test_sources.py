@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from engine import events as ev
+from engine.errors import StoreError
 from engine.model import Change, Task, TaskState
 from engine.snapshot import TaskView
 from engine.store.journal import Journal
@@ -26,6 +28,7 @@ from tui.frame import Frame
 from tui.line import plain
 from tui.log_tail import FIRST_BYTES, LogTail
 from tui.source import Lookups, RecordedSource, ReplaySource, WatchSource
+from tui.source.lookups import LessonSearch
 
 
 async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
@@ -41,6 +44,26 @@ def living_process() -> subprocess.Popen[bytes]:
 
 def frame_of(source: WatchSource) -> Frame:
     return Frame(source.latest(), source.now(), source.health(), source.mode)
+
+
+def test_lessons_that_were_still_being_opened_at_the_end_are_let_go() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def open_lessons() -> LessonSearch:
+        begun.set()
+        go_on.wait(30)
+        raise StoreError("too late")
+
+    lookups = Lookups(open_lessons)
+
+    async def dashboard() -> None:
+        asking = asyncio.ensure_future(lookups.lesson("a"))
+        await until(begun.is_set)
+        asking.cancel()
+        asyncio.get_running_loop().call_later(0.2, go_on.set)  # the loop waits for its threads as it ends
+
+    asyncio.run(dashboard())
+    asyncio.run(lookups.close())
 
 
 async def test_a_watched_run_is_followed_until_its_process_dies(tmp_path: Path) -> None:

@@ -151,6 +151,8 @@ class LinesScreen(Guarded, ModalScreen[None]):
 
     def draw(self) -> None:
         """Write the lines for the width there is."""
+        if self not in self.app.screen_stack:
+            return  # closed by a key that came before it was drawn
         view = self.query_one(LineView)
         view.show(self.lines(view.scrollable_content_region.width))
 

@@ -137,6 +137,7 @@ class Lookups:
         if self._runs is not None:
             await asyncio.to_thread(self._runs.close)
         opening, self._lessons = self._lessons, None
-        if opening is not None:
+        # Where the dashboard ended while it was being opened, its loop has taken it back.
+        if opening is not None and not opening.cancelled():
             with suppress(TaskyardError):
                 await asyncio.to_thread((await opening).close)
