@@ -211,6 +211,27 @@ async def test_rows_that_cannot_run_are_told_below_the_tasks_and_at_the_end(size
         await pilot.pause()
 
 
+async def test_why_rows_cannot_run_is_still_told_once_the_notices_were_dismissed() -> None:
+    source = moments.running()
+    row = "board.md, line 31: it has no [b]command[/]"
+    source.play(
+        ev.RowsRefused(at=source.now(), rows=(row,)),
+        ev.Noticed(at=source.now(), level="error", text=row, task="X"),
+    )
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("n")
+        await until(lambda: isinstance(app.screen, NoticesScreen) and row in shown(app, "LineView"))
+        assert shown(app, "LineView").count(row) == 1
+        await pilot.press("d")
+        await until(lambda: isinstance(app.screen, MainScreen))
+        assert "1 row not run: n says why" in shown(app, "#crew")
+        await pilot.press("n")
+        await until(lambda: isinstance(app.screen, NoticesScreen))
+        await until(lambda: shown(app, "LineView").splitlines() == ["1 row not run", f"  {row}"])
+
+
 async def test_every_state_has_its_group() -> None:
     app = DashboardApp(moments.shared())
     async with app.run_test(size=WIDE) as pilot:

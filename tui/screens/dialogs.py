@@ -13,12 +13,13 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
-from engine.snapshot import Notice
+from engine.snapshot import Notice, Snapshot
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import Line, text, wrapped
 from tui.plain import duration
 from tui.screens.base import Guarded
+from tui.sums import rows_listed, rows_not_run
 from tui.widgets.line_view import LineView
 from tui.widgets.sheet import Sheet
 
@@ -195,6 +196,10 @@ class NoticesScreen(LinesScreen):
             for number, row in enumerate(rows):
                 head = f"{duration(notice.at - begin):>7} " if number == 0 else " " * 8
                 lines.append(((head, "faint"), (f"{mark} " if number == 0 else "  ", tone), *row))
+        if app.dismissed:
+            lines += _rows_not_run(
+                snapshot, width
+            )  # the dashboard sends here for them as long as there are any
         return lines or [text("nothing to tell", "muted")]
 
     def action_dismiss_all(self) -> None:
@@ -202,6 +207,16 @@ class NoticesScreen(LinesScreen):
         app = cast("DashboardApp", self.app)
         app.dismissed = self._shown
         self.dismiss()
+
+
+def _rows_not_run(snapshot: Snapshot, cells: int) -> list[Line]:
+    """Which rows of the board cannot run, and why; nothing where all can."""
+    if not snapshot.refused:
+        return []
+    lines: list[Line] = [text(rows_not_run(snapshot), "warn")]
+    for row in rows_listed(snapshot.refused):
+        lines += wrapped(safe_text(row, 1000), cells, "text", "  ")
+    return lines
 
 
 _MARKS = {"error": ("✗", "bad"), "warning": ("!", "warn"), "info": ("·", "muted")}
