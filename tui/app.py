@@ -31,6 +31,7 @@ from tui.screens.board import BoardScreen
 from tui.screens.dialogs import NoticesScreen, Question
 from tui.screens.help import HelpScreen
 from tui.screens.main import MainScreen
+from tui.screens.palette import Palette
 from tui.screens.task import TaskScreen
 from tui.source import Source
 from tui.steering import Steering
@@ -307,6 +308,11 @@ class DashboardApp(App[int]):
         """What was pasted right after the key that opened a field belongs to the field."""
         if isinstance(self.focused, TypedField):
             self.focused.paste(event)
+
+    def action_command_palette(self) -> None:
+        """Show all commands by name."""
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
 
     def action_help(self) -> None:
         """Show the keys."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from textual import events
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
+from textual.widgets import Button
 from textual.widgets._toast import Toast
 
 from engine import events as ev
@@ -613,11 +614,50 @@ async def test_keys_come_as_fast_as_they_like(key: str) -> None:
         for _ in range(30):  # some of them before what the one ahead opened has been drawn
             app.post_message(events.Key(key, "?" if key == "question_mark" else key))
             app.post_message(events.Key("escape", None))
-        handled = asyncio.Event()
-        app.call_later(handled.set)
-        await asyncio.wait_for(handled.wait(), 20)
+        await pressed_at_once(app)
         await pilot.pause()
         await until(lambda: isinstance(app.screen, MainScreen))
+
+
+async def pressed_at_once(app: DashboardApp, *keys: str) -> None:
+    """Have the keys handled, which were all pressed before the first of them had its effect."""
+    for key in keys:
+        app.post_message(events.Key(key, key if len(key) == 1 else None))
+    handled = asyncio.Event()
+    app.call_later(handled.set)
+    await asyncio.wait_for(handled.wait(), 20)
+
+
+@pytest.mark.parametrize("answers", [("y", "y", "y"), ("y", "escape", "escape")])
+async def test_a_question_is_answered_once(answers: tuple[str, ...]) -> None:
+    source = moments.running()
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("X")
+        asked = app.screen
+        assert isinstance(asked, ConfirmScreen)
+        await pressed_at_once(app, *answers)
+        asked.query_one("#yes", Button).press()  # the mouse was on it, too
+        await until(lambda: isinstance(app.screen, MainScreen))
+        await pilot.pause()
+        assert calls(source) == [("drain", None)]
+        assert isinstance(app.screen, MainScreen)
+
+
+@pytest.mark.parametrize("size", [WIDE, (40, 12), (10, 3)])
+async def test_the_palette_takes_keys_before_it_is_drawn(size: tuple[int, int]) -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=size) as pilot:
+        await until(lambda: app._pulse.running)
+        for _ in range(5):
+            await pressed_at_once(app, "ctrl+p", "down", "pagedown", "pageup", "end", "escape", "escape")
+            await pressed_at_once(app, "ctrl+p", "pagedown")
+            await pilot.pause(0.05)
+            await pilot.press("down", "pagedown", "pageup", "escape")
+            await pressed_at_once(app, "escape", "escape")
+        await pilot.pause()
+        assert any(isinstance(screen, MainScreen) for screen in app.screen_stack)
 
 
 async def test_what_is_typed_on_after_a_quit_does_nothing() -> None:

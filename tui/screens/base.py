@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from textual import events
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
@@ -37,7 +38,22 @@ class TooSmallNote(Static):
     """
 
 
-class Guarded:
+class ClosedOnce:
+    """A screen that is closed once, by the first of the keys and clicks that ask for it.
+
+    Textual 8 takes the topmost screen away at each, whichever that is by then, and answers the question again.
+    """
+
+    def dismiss(self, result: object = None) -> AwaitComplete:
+        """Close the screen with this result, unless it is closed or covered."""
+        screen = cast("Screen[object]", self)
+        if screen.app.screen_stack[-1:] != [screen]:
+            return AwaitComplete()
+        closing: AwaitComplete = super().dismiss(result)  # type: ignore[misc]  # of the screen that this is mixed into
+        return closing
+
+
+class Guarded(ClosedOnce):
     """A screen that covers itself when the terminal is too small, and recovers by itself.
 
     A screen of its own for this, pushed and popped while sizes change, makes Textual 8 lay out in circles.
