@@ -216,7 +216,7 @@ class DashboardApp(App[int]):
     def show_frame(self) -> None:
         """Show the newest frame on every screen that can be seen."""
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, Guarded):
+            if screen.is_mounted and isinstance(screen, Guarded):  # it catches up by itself once it is
                 screen.show(self.frame)
             if not screen.is_modal:
                 break

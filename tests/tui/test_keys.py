@@ -660,6 +660,18 @@ async def test_the_palette_takes_keys_before_it_is_drawn(size: tuple[int, int]) 
         assert any(isinstance(screen, MainScreen) for screen in app.screen_stack)
 
 
+async def test_a_frame_may_come_before_a_screen_has_its_parts() -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        for screen in (MainScreen(), TaskScreen("T2.10"), NoticesScreen()):
+            app.push_screen(screen)
+            app.show_frame()
+            await pilot.pause()
+            assert app.screen is screen
+        await until(lambda: "nothing to tell" in shown(app, "LineView"))
+
+
 async def test_what_is_typed_on_after_a_quit_does_nothing() -> None:
     app = DashboardApp(moments.failed())
     async with app.run_test(size=WIDE):
