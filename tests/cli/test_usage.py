@@ -99,6 +99,39 @@ def test_a_shell_completes_commands(tmp_path: Path) -> None:
     assert taskyard(at=tmp_path, environ=asked) == Said(0, "cache\n", "")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "history list --task",
+        "history list --run",
+        "history show",
+        "cache list --task",
+        "cache list --model",
+        "cache invalidate --task",
+        "lessons list --type",
+        "lessons show",
+    ],
+)
+def test_a_name_of_any_bytes_is_looked_up_or_refused_in_one_line(repo: Repo, command: str) -> None:
+    root = repo().path
+    record(root, short_run())
+    said = taskyard(*command.split(), "\udcff", at=root)
+    assert said.status in (0, 2)
+    assert "Traceback" not in said.err
+    assert said.err.count("\n") <= 1
+
+
+@pytest.mark.parametrize("command", ["lessons top", "lessons list", "history list", "cache list"])
+def test_no_number_is_too_great_for_the_command_line(repo: Repo, command: str) -> None:
+    root = repo().path
+    record(root, short_run())
+    (root / ".git/taskyard/lessons.jsonl").write_text('{"id": "a", "failure_msg": "x"}\n')
+    said = taskyard(*command.split(), "--limit", "9" * 20, at=root)
+    assert said.status == 2
+    assert said.err.startswith("taskyard: Invalid value for '--limit'")
+    assert said.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", [["--help"], ["status"], ["replay", "--json"]])
 def test_an_output_on_a_full_disk_is_told_in_one_line(

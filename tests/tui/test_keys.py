@@ -22,7 +22,8 @@ from tests.tui import moments, sample_run
 from tests.tui.stage import Control
 from tui.app import DashboardApp
 from tui.order import Group, GroupHead, Order, group_of
-from tui.screens.dialogs import ConfirmScreen, NoticesScreen, PendingBatchesScreen
+from tui.screens.board import BoardScreen
+from tui.screens.dialogs import ConfirmScreen, LinesScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen, key_groups
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
@@ -670,6 +671,17 @@ async def test_a_frame_may_come_before_a_screen_has_its_parts() -> None:
             await pilot.pause()
             assert app.screen is screen
         await until(lambda: "nothing to tell" in shown(app, "LineView"))
+
+
+@pytest.mark.parametrize("kind", [HelpScreen, NoticesScreen, BoardScreen])
+async def test_a_box_that_is_closed_is_not_drawn(kind: type[LinesScreen]) -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        app.push_screen(box := kind())
+        await pilot.pause()
+        await app.pop_screen()
+        box.draw()
 
 
 async def test_what_is_typed_on_after_a_quit_does_nothing() -> None:

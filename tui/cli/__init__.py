@@ -82,6 +82,13 @@ def _run(args: list[str]) -> int:
     except TaskyardError as error:
         complain(str(error))
         return error.exit_status
+    except UnicodeEncodeError:
+        # Paths may hold any bytes; names, which are looked up in databases, are text.
+        odd = next((each for each in args if not _is_text(each)), None)
+        if odd is None:
+            raise
+        complain(f"{odd} is no text in UTF-8")
+        return 2
     except FileNotFoundError:
         if _stands_somewhere():
             raise
@@ -95,6 +102,14 @@ def _run(args: list[str]) -> int:
             return int(exit_.code or 0)
         raise BrokenPipeError from None
     return status if isinstance(status, int) else 0
+
+
+def _is_text(argument: str) -> bool:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _stands_somewhere() -> bool:

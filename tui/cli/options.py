@@ -24,4 +24,9 @@ CacheDir = Annotated[
 RunId = Annotated[
     str | None, typer.Argument(metavar="RUN", help="A run's id; the newest that did anything if left out.")
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Show at most N.")]
+MOST_SHOWN = 10**9
+"""The greatest `--limit`: databases know no number of any length."""
+
+Limit = Annotated[
+    int, typer.Option("--limit", "-n", min=1, max=MOST_SHOWN, metavar="N", help="Show at most N.")
+]

@@ -62,9 +62,9 @@ class BoardScreen(LinesScreen):
         if frame.snapshot.offer is not self._shown:
             self.draw()
 
-    def draw(self) -> None:
+    def write(self) -> None:
         """Write the offer, and what keys answer it."""
-        super().draw()
+        super().write()
         answers = "y take in · n leave · esc later"
         if self._shown is None or self._dashboard.source.mode != "LIVE":
             answers = "esc closes"

@@ -151,9 +151,12 @@ class LinesScreen(Guarded, ModalScreen[None]):
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
+        """Write the lines for the width there is, while the screen is open."""
+        if self in self.app.screen_stack:  # else closed by a key that came before it was drawn
+            self.write()
+
+    def write(self) -> None:
         """Write the lines for the width there is."""
-        if self not in self.app.screen_stack:
-            return  # closed by a key that came before it was drawn
         view = self.query_one(LineView)
         view.show(self.lines(view.scrollable_content_region.width))
 
