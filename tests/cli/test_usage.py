@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -130,6 +131,16 @@ def test_no_number_is_too_great_for_the_command_line(repo: Repo, command: str) -
     assert said.status == 2
     assert said.err.startswith("taskyard: Invalid value for '--limit'")
     assert said.err.count("\n") == 1
+
+
+def test_an_interrupt_while_the_command_is_still_being_read_leaves_no_traceback(tmp_path: Path) -> None:
+    interrupt = "import os, signal; os.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "typer.py").write_text(interrupt)  # the first that is imported of what takes its time
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    module, name = (ROOT / "pyproject.toml").read_text().split('\ntaskyard = "')[1].split('"')[0].split(":")
+    begin = [sys.executable, "-c", f"import sys; from {module} import {name}; sys.exit({name}())", "status"]
+    done = subprocess.run(begin, cwd=tmp_path, env=environ, capture_output=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
