@@ -26,6 +26,7 @@ from tui.screens.board import BoardScreen
 from tui.screens.dialogs import ConfirmScreen, LinesScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen, key_groups
 from tui.screens.main import MainScreen
+from tui.screens.palette import Palette
 from tui.screens.task import TaskScreen
 from tui.source import RecordedSource, ReplaySource
 from tui.widgets.line_view import LineView
@@ -659,6 +660,18 @@ async def test_the_palette_takes_keys_before_it_is_drawn(size: tuple[int, int]) 
             await pressed_at_once(app, "escape", "escape")
         await pilot.pause()
         assert any(isinstance(screen, MainScreen) for screen in app.screen_stack)
+
+
+async def test_a_click_beyond_the_window_closes_the_palette() -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("ctrl+p")
+        palette = app.screen
+        assert isinstance(palette, Palette)
+        x, y = 500, 300  # on the screen until the window shrank
+        palette.post_message(events.Click(palette, x, y, 0, 0, 1, False, False, False, x, y))
+        await until(lambda: isinstance(app.screen, MainScreen))
 
 
 async def test_a_frame_may_come_before_a_screen_has_its_parts() -> None:

@@ -1,10 +1,13 @@
-"""The command palette, as Textual has it, and safe from keys that come before its list is laid out."""
+"""The command palette, as Textual has it, and safe from keys and clicks on what is not laid out."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
 from textual.command import CommandPalette
+from textual.errors import NoWidget
+from textual.geometry import Region
+from textual.widget import Widget
 
 from tui.screens.base import ClosedOnce
 
@@ -16,3 +19,10 @@ class Palette(ClosedOnce, CommandPalette):
         # Textual 8 moves by a page of lines that it looks up, and in a list without room there are none.
         with suppress(LookupError):
             super()._action_command_list(action)
+
+    def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
+        """What is shown there; where nothing is (the window has shrunk under the mouse), the palette itself."""
+        try:
+            return super().get_widget_at(x, y)
+        except NoWidget:
+            return self, self.region
