@@ -147,7 +147,7 @@ async def draw(picture: Picture) -> str:
         app = DashboardApp(source)
         async with app.run_test(size=(picture.width, picture.height)) as pilot:
             app.theme = LIGHT.name if picture.light else DARK.name
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not app.screen.query_one(TaskList).shown:
                     await pilot.pause()
             for key in ("", *picture.keys):
@@ -161,7 +161,7 @@ async def draw(picture: Picture) -> str:
 
 async def _all_is_read(pilot: Pilot[int]) -> None:
     """Wait until nothing is read or looked up in the background any more."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await pilot.pause()
         while len(pilot.app.workers):
             with suppress(WorkerCancelled):  # another one does its work

@@ -60,10 +60,11 @@ def test_a_board_that_is_not_committed_is_worked_off_once(repo: Repo) -> None:
     made = project(repo, HEAD + rows("T1"))
     made.write({"untracked.md": HEAD + rows("T7", "T8")})
     assert taskyard("run", "untracked.md", "--headless", at=made.path).status == 0
+    pushes = made.pushes("taskyard/untracked")
     again = taskyard("run", "untracked.md", "--headless", at=made.path)
     assert again.status == 0, again
     assert "2 tasks have landed on taskyard/untracked already" in again.out
-    assert made.pushes("taskyard/untracked") == 1
+    assert made.pushes("taskyard/untracked") == pushes >= 1
 
 
 def test_a_row_committed_after_it_landed_is_marked_with_what_lands_next(repo: Repo) -> None:

@@ -26,6 +26,6 @@ async def ask(batcher: LLMBatcher, *numbers: int) -> list[str]:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not holds():
             await asyncio.sleep(0.005)

@@ -210,7 +210,7 @@ async def test_an_answer_without_end_meets_the_deadline_and_is_not_paid_twice(
     )
     client = connect(slow.url, deadlines=Deadlines(total=0.6, idle=5.0))
     told: list[float | None] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         with pytest.raises(DeadlineError, match="no whole answer"):
             await client.call(request(), on_failure=lambda _, wait, wasted: told.append(wait))
     assert told == [None]

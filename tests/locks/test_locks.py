@@ -69,7 +69,7 @@ async def test_a_late_holder_writes_nothing_once_another_took_over(store: LockSt
             await asyncio.sleep(0.01)
         new.append(token)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await take_over()
     # Already now: the new holder has read what it goes on from, although it has not written yet.
     assert not await store.write_if(name, old, b"late")
@@ -142,7 +142,7 @@ async def test_who_came_first_is_served_first(place: Place, name: str) -> None:
     tasks: list[asyncio.Task[None]] = []
     for number in range(4):
         tasks.append(asyncio.create_task(work(number)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await queued[number].wait()
     await stores[0].release(name, gate)
     async with asyncio.timeout(20):
@@ -159,7 +159,7 @@ async def test_a_waiter_that_died_does_not_hold_up_the_others(store: LockStore, 
     assert await store.take(name, patient, 10) is None
     await store.release(name, holder)
     assert await store.take(name, patient, 10) is None  # the dead one is first, for a while
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await store.take(name, patient, 10) is None:
             await asyncio.sleep(0.02)
 

@@ -139,7 +139,7 @@ async def test_the_pulse_beats_until_it_is_stopped_and_makes_up_for_nothing() ->
     beats = Beats(3)
     pulse = Pulse(beats, quick=1000, calm=1000)
     pulse.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await beats.enough.wait()
     pulse.stop()
     count = len(beats.at)
@@ -152,7 +152,7 @@ async def test_the_pulse_is_quick_where_there_is_news_or_somebody_waits() -> Non
     news = Beats(4, news=True)
     busy = Pulse(news, quick=1000, calm=0.01)
     busy.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await news.enough.wait()
     busy.stop()
     silence = Beats(4)
@@ -161,7 +161,7 @@ async def test_the_pulse_is_quick_where_there_is_news_or_somebody_waits() -> Non
     await asyncio.sleep(0.02)
     assert len(silence.at) == 1
     calm.hurry()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await silence.enough.wait()
     calm.stop()
 

@@ -46,7 +46,7 @@ def shown(app: DashboardApp, selector: str) -> str:
     )
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Wait until the condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -182,7 +182,7 @@ async def test_who_waits_beside_the_run_hears_of_a_failed_write_without_a_commit
         bus.emit(ev.TaskQueued(at=2.0, task="A-1"))
         await asyncio.sleep(0)
         await asyncio.to_thread(database.flush)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             with pytest.raises(StoreError, match=r"the journal cannot be written: .*no such table"):
                 await (waiter or sink.until_broken())
 
