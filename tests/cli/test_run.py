@@ -8,18 +8,24 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import pytest
 
 from engine.events import RunFinished, TaskLanded, decode
 from engine.llm.simulator import Simulator
+from engine.snapshot import Snapshot
 from tests import forked
 from tests.cli.taskyard import PROGRAM, Said, taskyard
 from tests.e2e.crew import until
 from tests.sample_repository import SampleRepository
+from tests.tui import sample_run
+from tui.cli.dashboard import show_run
+from tui.cli.place import find_place
 
 Repo = Callable[..., SampleRepository]
 
@@ -428,3 +434,26 @@ def test_tasks_that_see_some_folders_only_land_beside_all_others(repo: Repo) -> 
     landed = made.git("ls-tree", "-r", "--name-only", "taskyard/board", at=made.remote).split()
     assert {"docs/guide.md", "src/old.txt", "src/new.txt"} <= set(landed)
     assert (made.path / ".git" / "config").read_bytes() == config
+
+
+@pytest.mark.parametrize(
+    ("left_with", "status", "exit_status", "given"),
+    [
+        (130, "landed", 0, 0),
+        (130, "failed", 1, 1),
+        (130, "interrupted", 130, 130),
+        (143, "landed", 0, 143),
+        (0, "landed", 0, 0),
+    ],
+)
+def test_a_run_that_ended_by_itself_while_it_was_left_has_its_own_status(
+    left_with: int, status: str, exit_status: int, given: int, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = repo().path
+    monkeypatch.chdir(root)
+    place = find_place(start=root)
+    finished = sample_run.finished(time.time(), status=status, exit_status=exit_status)
+    engine = SimpleNamespace(finished=finished, latest=Snapshot)
+    monkeypatch.setattr("engine.thread.EngineThread", lambda *_: engine)
+    monkeypatch.setattr("tui.show.show", lambda *_, **__: left_with)
+    assert show_run(place, os.environ) == given

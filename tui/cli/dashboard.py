@@ -18,6 +18,7 @@ def show_run(place: Place, environ: Mapping[str, str], *, kept: bool = True) -> 
     """Run the board in a worker thread and show it; gives the exit status. What came of it stays on the terminal."""
     from engine.paths import user_state
     from engine.thread import EngineThread
+    from tui.app import INTERRUPTED
     from tui.headless import ProgressLines
     from tui.show import show
     from tui.source import LiveSource
@@ -28,6 +29,8 @@ def show_run(place: Place, environ: Mapping[str, str], *, kept: bool = True) -> 
     hints = user_state(environ) / "hints"
     status = show(source, logs=logs, kept=kept, notify=place.settings.notify, hints=hints)
     if engine.finished is not None:
+        if status == INTERRUPTED:  # it may have come to its own end while it was to stop
+            status = engine.finished.exit_status
         say_all(ProgressLines(engine.latest(), kept=kept).of(engine.finished))
     return status
 
