@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from textual import events
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
-from textual.widgets import Button
+from textual.widgets import Button, Input
 from textual.widgets._toast import Toast
 
 from engine import events as ev
@@ -660,6 +660,18 @@ async def test_the_palette_takes_keys_before_it_is_drawn(size: tuple[int, int]) 
             await pressed_at_once(app, "escape", "escape")
         await pilot.pause()
         assert any(isinstance(screen, MainScreen) for screen in app.screen_stack)
+
+
+async def test_the_palette_takes_no_megabyte() -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("ctrl+p")
+        field = app.screen.query_one(Input)
+        app.post_message(events.Paste("世" * 1_000_000))
+        await pilot.pause()
+        await pilot.press("x")
+        assert len(field.value) <= 200
 
 
 async def test_a_click_beyond_the_window_closes_the_palette() -> None:

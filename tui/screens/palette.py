@@ -8,12 +8,19 @@ from textual.command import CommandPalette
 from textual.errors import NoWidget
 from textual.geometry import Region
 from textual.widget import Widget
+from textual.widgets import Input
 
 from tui.screens.base import ClosedOnce
+
+LONGEST_NAME = 200  # characters
 
 
 class Palette(ClosedOnce, CommandPalette):
     """Finds commands and tasks by name."""
+
+    def on_mount(self) -> None:
+        """Take no more than a name: with a megabyte pasted into it, each further key would take a tenth of a second."""
+        self.query_one(Input).max_length = LONGEST_NAME
 
     def _action_command_list(self, action: str) -> None:
         # Textual 8 moves by a page of lines that it looks up, and in a list without room there are none.
