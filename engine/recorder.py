@@ -215,6 +215,7 @@ class _Result(TypedDict):
     cache_hits: int
     usage: Usage
     usd: float
+    unpriced: int
 
 
 def _result(view: TaskView) -> _Result:
@@ -229,6 +230,7 @@ def _result(view: TaskView) -> _Result:
         "cache_hits": view.cache_hits,
         "usage": view.usage,
         "usd": view.usd,
+        "unpriced": view.unpriced,
     }
 
 

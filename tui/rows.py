@@ -14,6 +14,7 @@ from tui.format import dollars, fit, safe_text
 from tui.line import Line, Span, cut_line
 from tui.order import Group, GroupHead
 from tui.plain import duration
+from tui.sums import lacking
 from tui.waiting import BLOCKED, awaited
 
 MAX_ID = 16  # cells of an id; a longer one is cut
@@ -214,7 +215,8 @@ def task_row(
             (fit(duration(view.elapsed(now)) if begun else "", columns.elapsed, right=True) + " ", calm)
         )
     if columns.cost:
-        spans.append((fit(dollars(view.usd) if view.usd else "", columns.cost, right=True) + " ", calm))
+        cost = lacking(dollars(view.usd), view.unpriced) if view.usd or view.unpriced else ""
+        spans.append((fit(cost, columns.cost, right=True) + " ", calm))
     content, tone = last_of(view, others, batches, stuck, tell_problem=tell_problem)
     if columns.scope:
         spans.append((fit(content, columns.last - 1) + " ", tone))

@@ -12,6 +12,7 @@ from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, cut_line, text, wrapped
 from tui.plain import count, duration, money, thousands
 from tui.rows import look_of
+from tui.sums import lacking
 
 MOST_WHY = 3
 """Lines of a check's output, or findings of the Judge, that the timeline shows of an attempt that ended badly."""
@@ -29,7 +30,7 @@ def head_lines(view: TaskView, now: float, width: int, stuck: Container[str] = (
         spans.append((f"  attempt {view.attempt}", "warn" if view.attempt > 1 else "muted"))
     if view.started is not None:
         spans.append((f"  {duration(view.elapsed(now))}", "muted"))
-    spans.append((f"  {dollars(view.usd)}", "muted"))
+    spans.append((f"  {lacking(dollars(view.usd), view.unpriced)}", "muted"))
     if view.usd_saved >= 0.005:
         spans.append((f"  {dollars(view.usd_saved)} saved", "good"))
     if task.lane != "fast":
@@ -235,14 +236,13 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     lines: list[Line] = [
         (
             ("spent  ", "faint"),
-            (dollars(view.usd), "text strong"),
+            (lacking(dollars(view.usd), view.unpriced), "text strong"),
             (f"   saved {dollars(view.usd_saved)}", "good"),
         ),
     ]
     if view.unpriced:
-        lines.append(
-            text(f"{count(view.unpriced, 'call')} of a model without a known price are not in it", "warn")
-        )
+        not_in = "is not in it" if view.unpriced == 1 else "are not in it"
+        lines.append(text(f"+ {count(view.unpriced, 'call')} without a known price {not_in}", "warn"))
     lines += [BLANK, *_usage_lines(usage, 20 if width >= 60 else 8), BLANK]
     if not view.calls:
         return [*lines, text(nobody_asked(view), "muted")]
@@ -255,6 +255,8 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     )
     for call in view.calls:
         lines.append(_call_line(call))
+    if any(_silent(call) for call in view.calls):
+        lines += [BLANK, *wrapped(_SILENT, width, "faint")]
     if any(call.usd_saved < 0 for call in view.calls):
         lines += [BLANK, *wrapped(_BELOW_NOTHING, width, "faint")]
     return lines
@@ -267,6 +269,10 @@ def nobody_asked(view: TaskView) -> str:
     return "no record was kept of its calls" if view.attempt else "no model or agent was asked"
 
 
+_SILENT = (
+    "?: no price is known; an agent that tells neither tokens nor dollars is in no sum and no count of calls"
+)
+
 _BELOW_NOTHING = (
     "saved below nothing: writing a prompt cache costs more than the plain prompt; what reads it saves"
 )
@@ -275,11 +281,14 @@ _BELOW_NOTHING = (
 def _attempt_lines(calls: Sequence[CallView]) -> list[Line]:
     """What each attempt cost, of the calls that are listed."""
     spent: dict[int, float] = {}
+    unpriced: dict[int, int] = {}
     for call in calls:
-        paid = call.source is not AnswerSource.CACHE and call.usd is not None
+        paid = call.source is not AnswerSource.CACHE
         spent[call.attempt] = spent.get(call.attempt, 0.0) + (call.usd or 0.0 if paid else 0.0)
+        lacks = paid and call.usd is None and bool(call.source or call.usage.total)
+        unpriced[call.attempt] = unpriced.get(call.attempt, 0) + lacks
     return [
-        ((f"attempt {attempt:<3}", "muted"), (f"{money(usd):>9}", "text"))
+        ((f"attempt {attempt:<3}", "muted"), (f"{lacking(money(usd), unpriced[attempt]):>9}", "text"))
         for attempt, usd in sorted(spent.items())
     ]
 
@@ -300,7 +309,7 @@ def _usage_lines(usage: Usage, cells: int) -> list[Line]:
 
 
 def _call_line(call: CallView) -> Line:
-    silent = call.agent and call.source is None  # it tells nothing of its use
+    silent = _silent(call)
     cost = money(call.usd) if call.usd is not None else "?" if call.source or silent else ""
     saved = money(call.usd_saved) if call.usd_saved else ""
     usage = call.usage
@@ -319,6 +328,11 @@ def _call_line(call: CallView) -> Line:
     if call.error:
         spans.append((f"  {safe_text(call.error)}", "bad"))
     return tuple(spans)
+
+
+def _silent(call: CallView) -> bool:
+    """Whether it is a turn of an agent that has told nothing of its use."""
+    return call.agent and call.source is None
 
 
 def source_of(call: CallView) -> str:

@@ -99,6 +99,11 @@ def plus_unpriced(unpriced: int) -> str:
     return f" +{count(unpriced, 'unpriced call')}" if unpriced else ""
 
 
+def lacking(price: str, unpriced: int) -> str:
+    """A sum of dollars where there is no room for more: with a plus behind it if it lacks calls, "$0.00+"."""
+    return f"{price}+" if unpriced else price
+
+
 def savings_by_cause(totals: Totals, price: Callable[[float], str], *, tokens: bool = True) -> list[str]:
     """What each cause took off the bill, where it did: "prompts $0.14", "batches $0.07".
 

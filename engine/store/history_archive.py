@@ -23,7 +23,8 @@ class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """One execution of a task. `id` is unique over all runs, for instance `<run>/<task>/<times opened>`.
 
     Times are seconds since the epoch; `ended` is None while it runs. `idle`: seconds in which nobody worked on its run,
-    since the process that did had died. `usage` and `usd` are what it spent;
+    since the process that did had died. `usage` and `usd` are what it spent,
+    but for the calls without a known price, which `unpriced` counts;
     `model_calls`, `batched_requests` and `cache_hits` are those of a run's `Totals`.
     """
 
@@ -44,6 +45,7 @@ class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cache_hits: int = 0
     usage: Usage = Usage()
     usd: float = 0.0
+    unpriced: int = 0
     metadata: dict[str, str] = {}
 
     @property

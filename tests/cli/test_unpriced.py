@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -32,7 +33,17 @@ def test_what_has_no_price_is_told_beside_every_sum(made: SampleRepository) -> N
     assert run.status == 0, run
     assert (run.out + run.err).count(CANNOT_HOLD) == 1
     assert "  cost     $0.00 +2 unpriced calls, " in run.out
-    assert "$0.00 of $1.00 +2 unpriced calls spent, " in taskyard("status", at=made.path).out
+    status = taskyard("status", at=made.path).out
+    assert "$0.00 of $1.00 spent +2 unpriced calls, " in status
+    assert status.count(" $0.00+ ") == 2
+    assert " $0.00+ " in taskyard("history", "runs", at=made.path).out
+    assert taskyard("history", "list", at=made.path).out.count(" $0.00+ ") == 2
+    [run_] = json.loads(taskyard("history", "runs", "--json", at=made.path).out)
+    assert run_["unpriced"] == 2
+    assert [each["unpriced"] for each in json.loads(taskyard("history", "--json", at=made.path).out)] == [
+        1,
+        1,
+    ]
 
 
 def test_scripts_are_told_how_many_have_no_price(made: SampleRepository) -> None:

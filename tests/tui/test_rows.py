@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import Task, TaskState
-from engine.snapshot import TaskView
+from engine.model import AnswerSource, Role, Task, TaskState, Usage
+from engine.snapshot import CallView, TaskView
 from tui.line import plain, width
 from tui.rows import Columns, task_row
+from tui.sections import cost_lines, head_lines
 
 VIEW = TaskView(Task("T1", "Round once, at the end", after=("T0",)), TaskState.WAITING)
 
@@ -26,3 +27,18 @@ def test_where_there_is_room_a_row_says_what_the_task_is(cells: int, reasons: bo
     columns = Columns.of(cells, 5, reasons=reasons)
     assert ("Scope" in plain(columns.header())) is told
     assert ("Round once" in plain(task_row(VIEW, columns, 0.0, {}, {}))) is told
+
+
+def test_a_sum_that_lacks_calls_has_a_plus_behind_it() -> None:
+    call = CallView(
+        "c1", 1, Role.JUDGE, "llama", 0.0, ended=1.0, source=AnswerSource.CALL, usage=Usage(input=900)
+    )
+    view = TaskView(VIEW.task, TaskState.RUNNING, attempt=1, started=0.0, unpriced=1, calls=(call,))
+    row = plain(task_row(view, Columns.of(118, 5), 1.0, {}, {}))
+    assert " $0.00+ " in row
+    assert "  $0.00+" in plain(head_lines(view, 1.0, 118)[0])
+    told = [plain(line) for line in cost_lines(view, 118)]
+    assert told[0].startswith("spent  $0.00+ ")
+    assert "+ 1 call without a known price is not in it" in told
+    assert "attempt 1     $0.00+" in told
+    assert any("900      0        ?" in line for line in told), told

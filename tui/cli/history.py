@@ -76,7 +76,7 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
     from engine.store.state_db import has_tables
     from tui.plain import duration, money, when
     from tui.source import Runs
-    from tui.sums import end_in_words, status_in_words
+    from tui.sums import end_in_words, lacking, status_in_words
 
     place = find_place()
     if not has_tables(place.paths.state_db):
@@ -106,6 +106,7 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
                     "landed": progress.landed,
                     "total": progress.total,
                     "usd": progress.usd,
+                    "unpriced": progress.unpriced,
                     "duration_s": took,
                     "worked": progress.worked,
                 }
@@ -122,7 +123,7 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
                 state if progress.worked or run.state == "running" else f"{state}, nothing to do",
                 f"{progress.landed:,}/{progress.total:,}",
                 duration(took),
-                money(progress.usd),
+                lacking(money(progress.usd), progress.unpriced),
                 run.board,
             )
             for run, progress, state, took in rows
@@ -272,6 +273,7 @@ def _show(
     import msgspec
 
     from tui.plain import duration, money, when
+    from tui.sums import lacking
 
     if as_json:
         say_json([msgspec.to_builtins(each) | {"status": _standing(each, at_work)} for each in found])
@@ -286,7 +288,7 @@ def _show(
             str(entry.attempts),
             when(entry.started),
             duration(entry.duration) if entry.duration is not None else "",
-            money(entry.usd),
+            lacking(money(entry.usd), entry.unpriced),
             entry.run,
             entry.reason or entry.commit[:7],
         )

@@ -266,7 +266,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     say(f"{count(snapshot.total, 'task')}: {', '.join(counts)}")
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None and not snapshot.others else ""
     causes = ", ".join(savings_by_cause(totals, partial(money, among=totals.usd_saved)))
-    spent = f"{money(totals.usd)}{budget}{plus_unpriced(totals.unpriced)} spent"
+    spent = f"{money(totals.usd)}{budget} spent{plus_unpriced(totals.unpriced)}"
     say(f"{spent}, {money(totals.usd_saved)} saved" + f" ({causes})" * bool(causes))
     say(f"{answers_in_words(totals)}; {pushes_in_words(snapshot)}")
     _say_crew(snapshot, at_work)
@@ -308,6 +308,7 @@ def _status_row(
 ) -> tuple[str, ...]:
     from engine.model import TaskState
     from tui.plain import duration, money
+    from tui.sums import lacking
     from tui.waiting import BLOCKED, awaited
 
     if at_work and view.state is TaskState.RUNNING and view.stage is not None:
@@ -325,6 +326,6 @@ def _status_row(
         state,
         str(view.attempt) if view.attempt else "",
         duration(view.elapsed(now)) if begun else "",
-        money(view.usd) if begun else "",
+        lacking(money(view.usd), view.unpriced) if begun else "",
         last,
     )

@@ -10,7 +10,7 @@ from tui.line import BLANK, Line, Span, bar, joined, sparkline, spread, text, wr
 from tui.line import width as cells_of
 from tui.panels.panel import Panel
 from tui.plain import count, short_model, size, thousands
-from tui.sums import savings_by_cause
+from tui.sums import lacking, savings_by_cause
 from tui.trends import dollars_saved, hit_rates
 
 FULL = 60  # cells from which there is room for words beside the figures
@@ -179,7 +179,8 @@ def spend_lines(snapshot: Snapshot, width: int) -> list[Line]:
             f"{line.cache_hits} cached" if line.cache_hits else "",
         ]
         detail = " + ".join(part for part in parts if part)
-        spans = [(f"{line.role:<12}", "muted"), (f"{dollars(line.usd):>8}  ", "text"), (detail, "faint")]
+        cost = lacking(dollars(line.usd), line.unpriced)
+        spans = [(f"{line.role:<12}", "muted"), (f"{cost:>8}  ", "text"), (detail, "faint")]
         if width >= 70:
             usage = line.usage
             spans.append(

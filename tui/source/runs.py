@@ -48,7 +48,7 @@ class Progress:
     """How many of a run's tasks have landed, and what it has cost in US dollars, as far as prices are known.
 
     `idle` counts the seconds between its processes; `finished` says how it ended, and how long they worked.
-    `worked`: a task was worked on.
+    `worked`: a task was worked on; `unpriced` counts the calls whose price is not known.
     """
 
     landed: int
@@ -57,15 +57,17 @@ class Progress:
     finished: RunFinished | None = None
     usd: float = 0.0
     worked: bool = True
+    unpriced: int = 0
 
 
 def progress_of(snapshot: Snapshot) -> Progress:
     """How far the run is that stands as the snapshot tells."""
-    idle, usd = snapshot.run.idle, snapshot.totals.usd
+    idle, usd, unpriced = snapshot.run.idle, snapshot.totals.usd, snapshot.totals.unpriced
     worked = snapshot.totals.landed > 0 or any(view.attempt for view in snapshot.tasks)
     if (end := snapshot.run.finished) is not None:
-        return Progress(end.landed, end.total, idle, end, usd, worked)
-    return Progress(snapshot.count(TaskState.LANDED), snapshot.total, idle, None, usd, worked)
+        return Progress(end.landed, end.total, idle, end, usd, worked, unpriced)
+    landed = snapshot.count(TaskState.LANDED)
+    return Progress(landed, snapshot.total, idle, None, usd, worked, unpriced)
 
 
 class Runs:

@@ -60,14 +60,14 @@ def _finished(ended: RunFinished, frame: Frame, cells: int) -> Line:
     counts += [left] if left else []
     again = frame.mode == "LIVE" and bool(ended.failed or ended.cancelled)
     how, told = end_in_words(ended), ", ".join(counts)
-    spent = dollars(ended.usd) + plus_unpriced(ended.unpriced)
+    spent = f"{dollars(ended.usd)} spent{plus_unpriced(ended.unpriced)}"
     # Where there is little room, that it is over has to be seen from the mark.
     over = "run finished: " if cells >= len(f"■ run finished: {how} · {told} · r tries a task again") else ""
     parts = [
         (0, text(f"■ {over}{how}", _TONES[ended.status])),
         (2, text(told, "text")),
         (5, text(count(ended.pushes, "push", "pushes"), "muted")),
-        (4, text(f"{spent} spent, {dollars(ended.usd_saved)} saved", "muted")),
+        (4, text(f"{spent}, {dollars(ended.usd_saved)} saved", "muted")),
         (1, text("r tries a task again", "accent") if again else BLANK),
         (1, text("n says why", "accent") if left else BLANK),
         (3, text("q quits", "accent")),
