@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from engine.errors import TaskyardError
-from tui.cli import cache, demo, doctor, history, init, lessons, locks, look, run, simulate, worktrees
+from tui.cli import cache, demo, doctor, history, init, lessons, locks, look, prices, run, simulate, worktrees
 from tui.cli.console import BROKEN_PIPE, complain, flush, give_up_stdout, stdout_works, tolerate_any_text
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(cache.app, name="cache")
 app.add_typer(lessons.app, name="lessons")
 app.add_typer(history.app, name="history")
+app.command("prices")(prices.prices)
 app.command("locks")(locks.locks)
 app.command("worktrees")(worktrees.worktrees)
 app.command("simulate")(simulate.simulate)
