@@ -13,6 +13,7 @@ from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.driver import Driver
 from textual.screen import Screen
 
 from engine.errors import TaskyardError
@@ -35,6 +36,7 @@ from tui.screens.palette import Palette
 from tui.screens.task import TaskScreen
 from tui.source import Source
 from tui.steering import Steering
+from tui.terminal import ENDING, TerminalDriver
 from tui.theme import DARK, DEFAULT_VARIABLES, LIGHT, theme_for
 from tui.widgets.typed_field import TypedField
 
@@ -50,9 +52,6 @@ FRAMES_IN_CALM = 4.0
 """The same while nothing happens and nobody is at the keys."""
 
 INTERRUPTED = 130  # the exit status of what ctrl-c ended, by the shells' custom
-
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""Signals that end the dashboard."""
 
 
 class DashboardApp(App[int]):
@@ -117,6 +116,10 @@ class DashboardApp(App[int]):
         """What themes other than ours lack."""
         return DEFAULT_VARIABLES
 
+    def get_driver_class(self) -> type[Driver]:
+        """One that a closed terminal does not stop, unless the environment names another."""
+        return super().get_driver_class() if "TEXTUAL_DRIVER" in os.environ else TerminalDriver
+
     # Frames
 
     def on_mount(self) -> None:
@@ -124,7 +127,7 @@ class DashboardApp(App[int]):
         loop = asyncio.get_running_loop()
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self._signalled, number)
+                loop.add_signal_handler(number, self.end, number)
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -133,7 +136,8 @@ class DashboardApp(App[int]):
         if self._choose:
             self.replays.choose()
 
-    def _signalled(self, number: int) -> None:
+    def end(self, number: int) -> None:
+        """Quit, as this signal asks for."""
         self.exit(128 + number, return_code=128 + number)
 
     def _fatal_error(self) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tui.terminal import lend
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp
@@ -41,7 +42,20 @@ class Programs:
                 path = file.name
             try:
                 with app.suspend():
-                    subprocess.run([*command, path], check=False)
+                    number = lend([*command, path])
+                    if number is not None:
+                        raise _EndedError(number)
             except OSError:
                 app.tell(f"{command[0]} cannot be run: set {variable}", "warning")
+            except _EndedError as ended:
+                app.end(ended.number)
+                return
         app.refresh()
+
+
+class _EndedError(Exception):
+    """A signal ended the program and ends the dashboard: raised, it does not take the terminal back first."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import TaskyardError
-from tui.app import ENDING, DashboardApp
+from tui.app import DashboardApp
 from tui.format import safe_text
 from tui.hints import Hints
 from tui.source import Source
+from tui.terminal import ENDING
 
 if TYPE_CHECKING:
     from engine.settings import NotifySettings

@@ -129,6 +129,78 @@ def test_a_section_opens_in_the_editor_and_the_dashboard_comes_back(tmp_path: Pa
         terminal.until_shows("1 Dispatch")
 
 
+def _deaf(folder: Path) -> tuple[Path, Path]:
+    """A program for files that nothing ends but a kill, and where it writes its process id."""
+    program, pid = folder / "program", folder / "pid"
+    program.write_text(f"#!/bin/sh\ntrap '' HUP TERM INT QUIT\necho $$ > {pid}\nexec sleep 600\n")
+    program.chmod(0o755)
+    return program, pid
+
+
+def _open(terminal: Terminal, key: str, pid: Path) -> int:
+    """Open the program over the task screen; gives its process id."""
+    terminal.until_shows("1 Dispatch")
+    terminal.press("\r")
+    terminal.until_shows("1 Timeline")
+    terminal.press(f"2{key}")
+    terminal.until(lambda _: pid.exists() and pid.read_text() != "")
+    return int(pid.read_text())
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("key", ["E", "o"])
+@pytest.mark.parametrize("mode", ["replay", "busy"])
+def test_a_terminal_closed_behind_an_editor_or_pager_ends_all(mode: str, key: str, tmp_path: Path) -> None:
+    program, pid = _deaf(tmp_path)
+    terminal = Terminal(
+        ["-m", "tests.tui.stage", mode], env={"VISUAL": "", "EDITOR": str(program), "PAGER": str(program)}
+    )
+    with terminal:
+        child = _open(terminal, key, pid)
+        terminal.process.ptyproc.fileobj.close()
+        deadline = time.monotonic() + 6
+        while terminal.process.ptyproc.isalive():
+            assert time.monotonic() < deadline, "lives on without a terminal"
+            time.sleep(0.02)
+        assert terminal.process.ptyproc.exitstatus == 128 + signal.SIGHUP
+        assert not _lives(child)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_behind_an_editor_ends_both(number: signal.Signals, tmp_path: Path) -> None:
+    program, pid = _deaf(tmp_path)
+    with Terminal(["-m", "tests.tui.stage", "busy"], env={"VISUAL": str(program)}) as terminal:
+        child = _open(terminal, "E", pid)
+        terminal.process.kill(number)
+        assert terminal.end(5) == 128 + number
+        assert terminal.restored
+        assert b"stopped" in terminal.raw
+        assert not _lives(child)
+
+
+def test_an_interrupt_typed_into_a_pager_is_for_the_pager(tmp_path: Path) -> None:
+    pager, ended = tmp_path / "pager", tmp_path / "ended"
+    pager.write_text(f"#!/bin/sh\ntrap 'echo > {ended}; exit' INT\necho paging\nsleep 600\n")
+    pager.chmod(0o755)
+    with Terminal(["-m", "tests.tui.stage", "busy"], env={"PAGER": str(pager)}) as terminal:
+        terminal.until_shows("1 Dispatch")
+        terminal.press("\r")
+        terminal.until_shows("1 Timeline")
+        terminal.press("2o")
+        terminal.until(lambda _: b"paging" in terminal.raw)
+        terminal.press("\x03")
+        terminal.until(lambda _: ended.exists())
+        terminal.until_shows("1 Timeline")
+        terminal.press("\x1b")
+        terminal.until_shows("1 Dispatch")
+
+
 def test_a_storm_of_sizes_and_a_paste_of_a_megabyte_leave_it_answering() -> None:
     with stage("busy", 200, 60) as terminal:
         terminal.until_shows("step 5")

@@ -1,0 +1,120 @@
+"""The terminal that the dashboard is drawn on, which may be closed at any moment, and programs that borrow it.
+
+app.driver_class = TerminalDriver       what is written to a terminal that has gone is lost, and stops nobody
+number = lend(["less", path])           the signal that came meanwhile to end the dashboard, or None
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import IO, Any, cast
+
+from textual.drivers.linux_driver import LinuxDriver
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that end the dashboard."""
+
+_TYPED = (signal.SIGINT, signal.SIGQUIT)
+"""Those that a terminal sends at a key: while a program has the terminal they are for that program."""
+
+_PATIENCE = 1.0
+"""Seconds in which a program may end by itself once it was told to."""
+
+
+class _Ear:
+    """Takes what is written, also where nobody reads it any more.
+
+    Textual 8 writes from a thread of its own: an error would end the thread, and whoever writes would wait for ever as
+    soon as its queue of thirty pieces is full.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Write, if there is still somebody who reads it."""
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        """The same for what was kept back."""
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+    def fileno(self) -> int:
+        """The number of the file."""
+        return self._file.fileno()
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver, which a terminal that has gone does not stop."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._file = cast("Any", _Ear(cast("IO[str]", sys.__stderr__)))
+
+    def write(self, data: str) -> None:
+        """Write; while another program has the terminal there is nothing to write to."""
+        if self._writer_thread is not None and self._writer_thread.is_alive():
+            super().write(data)
+
+
+def lend(command: Sequence[str]) -> int | None:
+    """Run a program on the terminal and wait for it. A signal that ends the dashboard ends the program as well.
+
+    Gives that signal, or SIGHUP when the terminal has gone by the end; None when the dashboard may go on.
+    """
+    told: list[int] = []
+    child: subprocess.Popen[bytes] | None = None
+
+    def tell_child() -> None:
+        if child is None:
+            return
+        child.send_signal(told[0])
+        killer = threading.Timer(_PATIENCE, child.kill)
+        killer.daemon = True
+        killer.start()
+
+    def hear(number: int, _: FrameType | None) -> None:
+        if number not in _TYPED:
+            told.append(number)
+            if len(told) == 1:
+                tell_child()
+
+    with _listening(hear):
+        child = subprocess.Popen(command)
+        if told:  # it came before there was a child to tell
+            tell_child()
+        child.wait()
+    if told:
+        return told[0]
+    return signal.SIGHUP if _gone() else None
+
+
+@contextlib.contextmanager
+def _listening(hear: Any) -> Iterator[None]:
+    """Hear the signals here and now: asyncio would only once its loop turns again."""
+    wakeup = signal.set_wakeup_fd(-1)
+    before = {n: signal.getsignal(n) for n in ENDING}
+    heard = [n for n, handler in before.items() if handler not in (signal.SIG_IGN, None)]
+    for number in heard:
+        signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, before[number])
+            signal.siginterrupt(number, False)  # as asyncio has them
+        signal.set_wakeup_fd(wakeup)
+
+
+def _gone() -> bool:
+    """Whether the terminal was closed: what is left of one is no terminal any more."""
+    return sys.__stdin__ is None or not os.isatty(sys.__stdin__.fileno())
