@@ -87,13 +87,19 @@ class AttemptView(msgspec.Struct, frozen=True):
 
 
 class LessonTaught(msgspec.Struct, frozen=True):
-    """A lesson that a task caused, in the newest of its attempts that did, which ran under these `terms`."""
+    """A lesson that a task caused, in the newest of its attempts that did, which ran under these `terms`.
+
+    `landed_with` is the attempt that landed without telling what helped, 0 while there is none; `changed` says that the
+    row, its check or the roles were others by then.
+    """
 
     id: str
     text: str
     attempt: int
     terms: str = ""
     resolved: bool = False
+    landed_with: int = 0
+    changed: bool = False
 
 
 class TaskView(msgspec.Struct, frozen=True, eq=False):

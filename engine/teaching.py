@@ -121,18 +121,34 @@ class Teaching:
         """Fill in what helped: what the Implementer said in closing of the change that landed.
 
         Where that tells nothing of how, and where a person has changed the row, its check or the roles since the
-        failure, the lessons stay open. What earlier runs learned from the same task, the same words under the same id,
-        has waited for it too.
+        failure, the lessons stay open, and those of this run are told why. What earlier runs learned from the same
+        task, the same words under the same id, has waited for it too.
         """
         helped = change.summary if change.said is UNSET else change.said
-        if _tells_nothing(helped, view):
-            return
+        silent = _tells_nothing(helped, view)
         terms = await asyncio.to_thread(self._terms, view.task)
-        own = [each.id for each in view.taught if each.terms == terms and not each.resolved]
+        own = []
+        for each in view.taught:
+            changed = each.terms != terms
+            if each.resolved or each.landed_with:
+                continue
+            if changed or silent:
+                self._leave_open(view, each.id, changed)
+            else:
+                own.append(each.id)
+        if silent:
+            return
         earlier = await asyncio.to_thread(self._left_open, view.task, terms)
         for lesson in dict.fromkeys((*own, *earlier)):
             await asyncio.to_thread(self._lessons.resolve, lesson, helped)
             self._bus.emit(ev.LessonResolved(at=self._bus.clock(), task=view.id, lesson=lesson))
+
+    def _leave_open(self, view: TaskView, lesson: str, changed: bool) -> None:
+        self._bus.emit(
+            ev.LessonLeftOpen(
+                at=self._bus.clock(), task=view.id, lesson=lesson, attempt=view.attempt, changed=changed
+            )
+        )
 
     def _left_open(self, task: Task, terms: str) -> list[str]:
         """The ids of the lessons of this very task that nothing has helped yet, of this run and of earlier ones."""

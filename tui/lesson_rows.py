@@ -24,6 +24,11 @@ NARROW = 60
 LONGEST = 2000
 """Characters of a resolution in the list; the lesson by itself shows all of it."""
 
+NOT_RESOLVED = (
+    "not known yet: it is filled in when a retry under the same terms lands and says what it did differently"
+)
+"""The terms: the words of the row, its check, and who plays the roles."""
+
 _NOT_FOR_PEOPLE = frozenset({"terms"})
 """Digests among what is known of a lesson."""
 
@@ -64,7 +69,7 @@ def whole_lesson(lesson: Lesson, spans: Sequence[Span], cells: int, now: float) 
     if lesson.resolution:
         lines += _prose(lesson.resolution, places(spans, "resolution"), cells, "good")
     else:
-        lines.append(text("  nothing yet: it is filled in when a retry lands", "muted"))
+        lines += _hung(text(NOT_RESOLVED, "muted"), cells, (("  ", "text"),))
     lines += [BLANK, text("What failed", "accent strong")]
     lines += _prose(lesson.failure_msg, places(spans, "failure_msg"), cells, "text")
     lines.append(BLANK)

@@ -212,22 +212,34 @@ def verdict_lines(view: TaskView, shown: AttemptView | None, width: int) -> list
 
 
 def lesson_lines(shown: AttemptView | None, width: int, taught: Sequence[LessonTaught] = ()) -> list[Line]:
-    """The lessons that an attempt was given, and below them those that the task has taught so far."""
+    """The lessons that an attempt was given, and below them those that the task has taught so far, resolved or not."""
     if shown is None:
         return [text("the task has not started", "muted")]
     lines: list[Line] = []
+    if shown.lessons:
+        lines.append(text("given to this attempt", "faint"))
     for lesson in shown.lessons:
         lines.append(text(safe_text(lesson.id, 40), "faint"))
         lines += [*wrapped(safe_text(lesson.text, 4000), width, "text", "  "), BLANK]
     if not shown.lessons:
         lines += [text("no lesson was given to this attempt", "muted"), BLANK]
+    if taught:
+        lines.append(text("taught by this task", "faint"))
     for own in taught:
-        stands = ("✓ what helped is known", "good") if own.resolved else ("+ nothing has helped yet", "warn")
-        lines.append(
-            (("taught: ", "accent"), (f"{safe_text(own.id, 40)}  attempt {own.attempt}  ", "faint"), stands)
-        )
+        stands = ("✓ resolved", "good") if own.resolved else ("+ not resolved", "warn")
+        lines.append(((f"{safe_text(own.id, 40)}  attempt {own.attempt}  ", "faint"), stands))
+        if own.landed_with and not own.resolved:
+            lines += wrapped(_left_open(own), width, "muted", "  ")
         lines += [*wrapped(safe_text(own.text, 4000), width, "text", "  "), BLANK]
     return lines[:-1]
+
+
+def _left_open(lesson: LessonTaught) -> str:
+    """Why a lesson is not resolved though its task has landed."""
+    if lesson.changed:
+        why = "after the row, its check or the roles had been changed"
+        return f"landed since with attempt {lesson.landed_with}, {why}: what helped is not known"
+    return f"landed since with attempt {lesson.landed_with}; its agent did not say what helped"
 
 
 def cost_lines(view: TaskView, width: int) -> list[Line]:

@@ -176,6 +176,19 @@ class LessonResolved(Event, frozen=True, kw_only=True):
     lesson: str
 
 
+class LessonLeftOpen(Event, frozen=True, kw_only=True):
+    """The task landed with this `attempt`, but what helped is not known.
+
+    Its agent did not say what it did differently, or, if `changed`, a person had changed the row, its check or the
+    roles since the failure.
+    """
+
+    task: str
+    lesson: str
+    attempt: int
+    changed: bool = False
+
+
 TaskEvent = (
     TaskQueued
     | TaskReopened
@@ -195,5 +208,6 @@ TaskEvent = (
     | LessonsGiven
     | LessonRecorded
     | LessonResolved
+    | LessonLeftOpen
     | TaskElsewhere
 )

@@ -283,6 +283,16 @@ def _lesson_resolved(state: Facts, e: ev.LessonResolved) -> None:
     )
 
 
+def _lesson_left_open(state: Facts, e: ev.LessonLeftOpen) -> None:
+    view = state.tasks.get(e.task)
+    if view is not None:
+        taught = tuple(
+            replace(each, landed_with=e.attempt, changed=e.changed) if each.id == e.lesson else each
+            for each in view.taught
+        )
+        state.change(e.task, taught=taught)
+
+
 HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     ev.TaskQueued: _task_queued,
     ev.TaskElsewhere: _task_elsewhere,
@@ -303,4 +313,5 @@ HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
     ev.LessonsGiven: _lessons_given,
     ev.LessonRecorded: _lesson_recorded,
     ev.LessonResolved: _lesson_resolved,
+    ev.LessonLeftOpen: _lesson_left_open,
 }

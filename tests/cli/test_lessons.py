@@ -107,7 +107,7 @@ def test_show_prints_all_of_a_lesson(run: Run) -> None:
     [other] = json.loads(run("search", "src/cart.py", "--json"))["hits"]
     told = run("show", other["lesson"]["id"])
     assert "files     src/cart.py\n" in told
-    assert "nothing yet" in told.splitlines()[1]
+    assert "not known yet" in told.splitlines()[1]
 
 
 def test_alone_it_lists_the_most_frequent_and_how_to_search(run: Run) -> None:
@@ -155,7 +155,7 @@ def test_check_lists_malformed_lines_and_they_do_no_harm(root: Path, run: Run) -
     lines = run("check", status=1).splitlines()
     assert [line.split(":")[0] for line in lines[:2]] == ["line 4", "line 5"]
     assert "\x1b" not in lines[1]
-    assert lines[2].startswith("3 lessons, seen 3 times, 1 with what helped; ")
+    assert lines[2].startswith("3 lessons, seen 3 times, 1 resolved; ")
     assert [line["line"] for line in json.loads(run("check", "--json", status=1))["malformed"]] == [4, 5]
 
 

@@ -237,7 +237,7 @@ async def test_hits_say_how_many_more_there_are(tmp_path: Path) -> None:
 
 async def test_the_marks_before_what_this_run_learned_are_explained(tmp_path: Path) -> None:
     app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
-    legend = "+ learned  ✓ resolved  new, 2×: times seen"
+    legend = "✓ resolved, + not · 2×: seen twice"
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
         panel = app.screen.query_one(LessonsPanel)

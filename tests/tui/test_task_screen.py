@@ -269,12 +269,23 @@ def test_the_lessons_that_a_task_taught_stand_below_those_it_was_given() -> None
     assert told == [
         "no lesson was given to this attempt",
         "",
-        f"taught: Lone  attempt {view.attempt}  + nothing has helped yet",
+        "taught by this task",
+        f"Lone  attempt {view.attempt}  + not resolved",
         "  check_failed: one cent",
         "",
-        f"taught: Ltwo  attempt {view.attempt}  ✓ what helped is known",
+        f"Ltwo  attempt {view.attempt}  ✓ resolved",
         "  timeout: [/] for ever",
     ]
+    for changed, why in (
+        (False, "landed since with attempt 2; its agent did not say what helped"),
+        (True, "landed since with attempt 2, after the row, its check or the roles had been changed: "),
+    ):
+        left = ev.LessonLeftOpen(at=source.now(), task=task, lesson="Lone", attempt=2, changed=changed)
+        source.play(left)
+        view = source.latest().task(task)
+        assert view is not None
+        told = [plain(line) for line in lesson_lines(AttemptView(1), 160, view.taught)]
+        assert told[4].startswith(f"  {why}")
     assert [plain(line) for line in lesson_lines(None, 80)] == ["the task has not started"]
 
 

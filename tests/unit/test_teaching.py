@@ -254,6 +254,24 @@ async def test_closing_words_that_tell_nothing_are_not_what_helped(
     bus.emit(ev.AttemptFailed(at=3.0, task="T1", attempt=1, stage=Stage.VERIFY, reason="exit 1"))
     await teaching.resolve(bus.state.view("T1"), Change("2" * 40, "0" * 40, said=said))
     assert only(store).resolution == (said if helps else "")
+    [taught] = bus.state.view("T1").taught
+    assert (taught.resolved, taught.landed_with, taught.changed) == (helps, 0 if helps else 1, False)
+
+
+@pytest.mark.parametrize("said", ["Rounded at the end", "Done"])
+async def test_a_lesson_that_stays_open_after_a_change_of_the_row_says_so(
+    store: LessonStore, said: str
+) -> None:
+    bus, terms = begun(), ["old"]
+    teaching = Teaching(store, bus, "r1", max_tokens=800, terms=lambda _: terms[0])
+    bus.emit(samples.begun("T1", at=1.0))
+    await teaching.learn(TAX, Plan(), Stage.VERIFY, failed("make tax` ended with status 1"))
+    terms[0] = "new"
+    await teaching.resolve(bus.state.view("T1"), Change("2" * 40, "0" * 40, said=said))
+    await teaching.resolve(bus.state.view("T1"), Change("2" * 40, "0" * 40, said=said))
+    assert only(store).resolution == ""
+    [taught] = bus.state.view("T1").taught
+    assert (taught.resolved, taught.landed_with, taught.changed) == (False, 1, True)
 
 
 async def test_an_unknown_other_is_not_made_up(store: LessonStore) -> None:

@@ -120,7 +120,7 @@ def show(
     """Print all of a lesson: what helped, what failed, how often and when."""
     from engine.errors import UsageError
     from tui.format import fit, safe_lines, safe_text
-    from tui.lesson_rows import lesson_facts
+    from tui.lesson_rows import NOT_RESOLVED, lesson_facts
 
     with _opened() as store:
         lesson = store.get(id_) if store is not None else None
@@ -129,7 +129,7 @@ def show(
     if as_json:
         say_json(lesson)
         return 0
-    helped = lesson.resolution or "nothing yet: it is filled in when a retry lands"
+    helped = lesson.resolution or NOT_RESOLVED
     for title, content in (("What helped", helped), ("What failed", lesson.failure_msg)):
         say(title)
         say_all(f"  {line}".rstrip() for line in safe_lines(content))
@@ -208,7 +208,7 @@ def check(as_json: AsJson = False) -> int:
     if stats is None:
         say("there are no lessons yet")
     else:
-        seen = f"seen {count(stats.sightings, 'time')}, {stats.resolved:,} with what helped"
+        seen = f"seen {count(stats.sightings, 'time')}, {stats.resolved:,} resolved"
         stored = f"{size(stats.file_bytes)}, and {size(stats.index_bytes)} of index"
         say(f"{count(stats.total, 'lesson')}, {seen}; {stored}")
     return 1 if found else 0

@@ -272,7 +272,7 @@ def _legend(notes: Sequence[LessonNote], cells: int) -> str:
     """What the marks before a lesson of this run mean, where there is room for it."""
     if not notes or cells < LEGEND_FROM:
         return ""
-    return "+ learned  ✓ resolved  new, 2×: times seen · "
+    return "✓ resolved, + not · 2×: seen twice · "
 
 
 def _total(found: SearchResult) -> str:
