@@ -53,7 +53,8 @@ class StageSpan(msgspec.Struct, frozen=True):
 class CallView(msgspec.Struct, frozen=True):
     """One model call of a task, or one turn of an agent command (`agent`), as the task screen lists it.
 
-    `record` names the file that holds a call's exact prompt and answer, or an agent's prompt.
+    `record` names the file that holds a call's exact prompt and answer, or an agent's prompt. `stopped` says that its
+    task ended, or its run was left, before it did.
     """
 
     id: str
@@ -70,6 +71,7 @@ class CallView(msgspec.Struct, frozen=True):
     error: str = ""
     record: str = ""
     agent: bool = False
+    stopped: bool = False
 
 
 class AttemptView(msgspec.Struct, frozen=True):

@@ -261,12 +261,13 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     lines += [*_attempt_lines(view.calls), BLANK]
     lines.append(
         text(
-            f"{'attempt':>7}  {'role':<12}{'from':<7}{'in':>7}{'out':>7}{'cost':>9}{'saved':>9}  model",
+            f"{'attempt':>7}  {'role':<12}{'from':<7}{'prompt':>7}{'output':>7}{'cost':>9}{'saved':>9}  model",
             "faint",
         )
     )
     for call in view.calls:
         lines.append(_call_line(call))
+    lines += [BLANK, *wrapped(_COLUMNS, width, "faint")]
     if any(_silent(call) for call in view.calls):
         lines += [BLANK, *wrapped(_SILENT, width, "faint")]
     if any(call.usd_saved < 0 for call in view.calls):
@@ -280,6 +281,11 @@ def nobody_asked(view: TaskView) -> str:
         return "no model or agent was asked yet"
     return "no record was kept of its calls" if view.attempt else "no model or agent was asked"
 
+
+_COLUMNS = (
+    "prompt: input, cache read and cache written · from: call, a request by itself; batch, one at half the price; "
+    "cache, an answer used again; agent, a command"
+)
 
 _SILENT = (
     "?: no price is known; an agent that tells neither tokens nor dollars is in no sum and no count of calls"
@@ -350,9 +356,11 @@ def _silent(call: CallView) -> bool:
 def source_of(call: CallView) -> str:
     """Where the answer came from, or that it is awaited."""
     if call.agent:
-        return "agent…" if call.ended is None else "failed" if call.error else "agent"
+        if call.ended is None:
+            return "agent…"
+        return "stopped" if call.stopped else "failed" if call.error else "agent"
     if call.source is not None:
         return str(call.source)
     if call.ended is not None:
-        return "failed"
+        return "stopped" if call.stopped else "failed"
     return "batch…" if call.batched else "asking…"

@@ -72,8 +72,11 @@ def status_in_words(status: str) -> str:
 
 
 def answers_in_words(totals: Totals) -> str:
-    """Where the answers of models came from: "73 single calls, 12 requests in 6 batches, 0 answers used again"."""
-    parts = [count(totals.model_calls, "single call")]
+    """Where the answers of models came from: "73 calls, 12 requests in 6 batches, 0 answers used again".
+
+    A call is one request and its answer; a request in a batch is none.
+    """
+    parts = [count(totals.model_calls, "call")]
     if totals.batch_calls or totals.batched_requests:
         parts.append(batches_in_words(totals))
     return ", ".join([*parts, f"{count(totals.cache_hits, 'answer')} used again"])
@@ -104,15 +107,30 @@ def lacking(price: str, unpriced: int) -> str:
     return f"{price}+" if unpriced else price
 
 
+def adding_up(parts: Sequence[float], whole: float, step: float) -> list[float]:
+    """The parts of a sum so that each rounded to the `step` adds up to the rounded sum: the largest gives or takes.
+
+    Parts that make another sum are left alone.
+    """
+    gap = round(whole / step) - sum(round(part / step) for part in parts)
+    if not gap or abs(whole - sum(parts)) >= step / 2:
+        return list(parts)
+    largest = max(range(len(parts)), key=lambda at: abs(parts[at]))
+    return [(round(part / step) + gap) * step if at == largest else part for at, part in enumerate(parts)]
+
+
 def savings_by_cause(totals: Totals, price: Callable[[float], str], *, tokens: bool = True) -> list[str]:
     """What each cause took off the bill, where it did: "prompts $0.14", "batches $0.07".
 
-    `tokens`: tell how many the answers that were used again had taken.
+    As they are shown they add up to the sum. `tokens`: tell how many the answers that were used again had taken.
     """
     again = f" for {thousands(totals.tokens_saved)} tokens" if tokens and totals.tokens_saved else ""
+    step = 0.01 if price(0.0101) == price(0.0102) else 0.0001  # how fine the price is told
+    parts = (totals.usd_saved_results, totals.usd_saved_prompts, totals.usd_saved_batches)
+    results, prompts, batches = adding_up(parts, totals.usd_saved, step)
     causes = (
-        ("results", totals.usd_saved_results, again),
-        ("prompts", totals.usd_saved_prompts, ""),
-        ("batches", totals.usd_saved_batches, ""),
+        ("results", results, again),
+        ("prompts", prompts, ""),
+        ("batches", batches, ""),
     )
     return [f"{name} {price(usd)}{more}" for name, usd, more in causes if abs(usd) >= 0.00005]

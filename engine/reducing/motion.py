@@ -20,7 +20,7 @@ def end_call(view: TaskView, call_id: str, at: float, **fields: Any) -> dict[str
     for index, call in enumerate(calls):
         # One that a kill interrupted may have its answer after all, and the restart finds it.
         if call.id == call_id and call.source is None:
-            calls[index] = replace(call, ended=max(call.started, at), **fields)
+            calls[index] = replace(call, ended=max(call.started, at), stopped=False, **fields)
             break
     return calls_of(calls)
 
@@ -38,7 +38,9 @@ def stopped(view: TaskView, at: float, why: str) -> dict[str, Any]:
         for span in view.spans
     )
     calls = [
-        call if call.ended is not None else replace(call, ended=max(call.started, at), error=why)
+        call
+        if call.ended is not None
+        else replace(call, ended=max(call.started, at), error=why, stopped=True)
         for call in view.calls
     ]
     return {"spans": spans, **calls_of(calls)}

@@ -50,7 +50,7 @@ def test_each_fact_worth_a_line_gets_one() -> None:
         "",
         "some failed: 2 of 3 landed, 1 failed, in 01:12",
         "  git      1 push for 2 tasks, 1 saved",
-        "  models   2 single calls, 0 answers used again",
+        "  models   2 calls, 0 answers used again",
         "  tokens   input 2.4k, cache read 62.0k, output 680",
         "  cost     $1.00, $0.50 saved: prompts $0.50",
         "  failed   T3  no change was made (attempt 2 of 2)",

@@ -40,7 +40,7 @@ def test_status_shows_counts_costs_and_every_task(repo: Repo) -> None:
         "run r1 of tasks/board.md, 01:12: some failed",
         "3 tasks: 2 landed, 1 failed",
         "$1.00 of $10.00 spent, $0.50 saved (prompts $0.50)",
-        "2 single calls, 0 answers used again; 1 push for 2 tasks, 1 saved",
+        "2 calls, 0 answers used again; 1 push for 2 tasks, 1 saved",
         "",
         "ID  State   Attempt  Elapsed   Cost  Last",
         "T1  landed        1    00:14  $0.50  train 1, 1111111",
@@ -159,7 +159,7 @@ def test_status_tells_who_shares_the_board(repo: Repo) -> None:
     assert lines[1:] == [
         "3 tasks: 1 elsewhere, 2 landed",
         "$1.00 spent, $0.50 saved (prompts $0.50)",
-        "2 single calls, 0 answers used again; 1 push for 2 tasks, 1 saved",
+        "2 calls, 0 answers used again; 1 push for 2 tasks, 1 saved",
         "$2.50 of $10.00 spent by all; 2 orchestrators at work",
         "",
         "Orchestrator            Working  Landed  Pushes   Cost",

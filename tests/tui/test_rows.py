@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from engine import events as ev
 from engine.model import AnswerSource, Role, Task, TaskState, Usage
 from engine.snapshot import CallView, TaskView
+from engine.state import RunState
+from tests import samples
 from tui.line import plain, width
 from tui.rows import Columns, task_row
-from tui.sections import cost_lines, head_lines
+from tui.sections import cost_lines, head_lines, source_of
 
 VIEW = TaskView(Task("T1", "Round once, at the end", after=("T0",)), TaskState.WAITING)
 
@@ -42,3 +45,14 @@ def test_a_sum_that_lacks_calls_has_a_plus_behind_it() -> None:
     assert "+ 1 call without a known price is not in it" in told
     assert "attempt 1     $0.00+" in told
     assert any("900      0        ?" in line for line in told), told
+
+
+def test_a_call_that_was_ended_with_its_task_has_not_failed() -> None:
+    state = RunState()
+    state.apply(samples.started(VIEW.task))
+    state.apply(samples.begun("T1", at=1.0))
+    asked = ev.AgentAsked(at=2.0, call="c1", task="T1", attempt=1, role=Role.IMPLEMENTER, model="sh")
+    for event in (asked, ev.CallStarted(at=2.0, call="c2", task="T1", attempt=1, role=Role.JUDGE, model="m")):
+        state.apply(event)
+    state.apply(ev.TaskEnded(at=3.0, task="T1", state=TaskState.CANCELLED, reason="cancelled"))
+    assert [source_of(call) for call in state.view("T1").calls] == ["stopped", "stopped"]

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine import events as ev
-from engine.figures import LimiterFigures
+from engine.figures import BatchView, LimiterFigures, QueueFigures
 from engine.model import BoardStatus, Role, Task, TaskState
 from engine.snapshot import RunView, Snapshot, TaskView, Totals
 from engine.state import RunState
@@ -80,6 +80,28 @@ def test_parts_of_a_sum_are_told_as_finely_as_it() -> None:
     assert money(0.0174, among=0.05) == "$0.0174"
 
 
+def test_rounded_parts_add_up_to_the_rounded_sum() -> None:
+    totals = Totals(usd_saved=0.252, usd_saved_prompts=0.2365, usd_saved_batches=0.0155)
+    assert savings_by_cause(totals, dollars) == ["prompts $0.23", "batches $0.02"]
+    small = Totals(usd_saved=0.00063, usd_saved_prompts=0.00036, usd_saved_batches=0.00027)
+    assert savings_by_cause(small, partial(money, among=0.00063)) == ["prompts $0.0003", "batches $0.0003"]
+
+
+def test_requests_on_their_way_are_told_alike_in_the_panel_and_in_its_summary() -> None:
+    out = [BatchView(f"b{n}", Role.JUDGE, "m", 2, "in_progress", 1.0) for n in (1, 2)]
+    done = BatchView("b3", Role.JUDGE, "m", 7, "ended", 1.0, ended_at=2.0)
+    queues = (QueueFigures("git", 3, 1.0, 10, 5.0), QueueFigures("model", 1, 1.0, 10, 5.0))
+    totals = Totals(batch_calls=3, sent_in_batches=11)
+    frame = Frame(Snapshot(queues=queues, batches=(*out, done), totals=totals), 3.0, Health(), "LIVE")
+    summary = plain(BatchesPanel(id="batches").summary(frame))
+    assert summary.startswith("git 3 queued, model 1 queued · 4 requests out in 2 batches · ")
+    for cells in (42, 80):
+        lines = [plain(line) for line in batch_lines(frame, cells)]
+        assert sum("4 requests out in 2 batches" in line for line in lines) == 1
+        assert max(map(len, lines)) <= cells
+        assert any("11 requests in 3 batches, 8 saved" in line for line in lines)
+
+
 def test_savings_are_told_by_cause_and_add_up() -> None:
     totals = Totals(
         usd_saved=0.55, usd_saved_results=0.4, usd_saved_prompts=-0.05, usd_saved_batches=0.2, landed=1
@@ -108,9 +130,7 @@ def test_every_place_names_the_same_numbers() -> None:
     last = [line for event in events for line in lines.of(event)][-5:]
     assert sum(f"{pushes} for {totals.landed} tasks" in line for line in last) == 1
     batches = f"{end.batched_requests} requests in {end.batch_calls} batches"
-    assert (
-        sum(f"{end.model_calls} single calls, {batches}, 0 answers used again" in line for line in last) == 1
-    )
+    assert sum(f"{end.model_calls} calls, {batches}, 0 answers used again" in line for line in last) == 1
     assert sum(f"{batches}, " in plain(line) for line in batch_lines(frame, 42)) == 1
     # What is told by role, and what the history keeps by task, adds up to the run's sums.
     for name in ("model_calls", "batched_requests", "cache_hits"):
@@ -131,7 +151,10 @@ def test_what_each_cause_saved_is_the_sum() -> None:
     assert sum(parts) == pytest.approx(totals.usd_saved)
     frame = Frame(snapshot, snapshot.at, Health(), "LIVE")
     text = "\n".join(plain(line) for line in cache_lines(frame, 42))
-    assert f"prompts {dollars(totals.usd_saved_prompts)}, batches {dollars(totals.usd_saved_batches)}" in text
+    told = [float(each) for each in re.findall(r"(?:saved +|prompts |batches )\$(\d\.\d\d)", text)]
+    assert len(told) == 3
+    assert sum(told[1:]) == pytest.approx(told[0]), "so as they are rounded"
+    assert all(abs(a - b) < 0.01 for a, b in zip(told, (totals.usd_saved, *parts[1:]), strict=True))
 
 
 def test_no_call_is_in_flight_once_the_run_has_ended() -> None:

@@ -268,7 +268,7 @@ def test_filters_take_the_names_that_hold_them_where_none_begins_so(store: Lesso
     [
         (
             "foo:bar",
-            "foo: is no filter, so it was looked for as a word; there is type:, activity:, failure:, ",
+            "foo: is no filter, so it was looked for as a word; there is type:, stage:, failure:, ",
         ),
         ("Type:fix_bug", "Type: is no filter, so it was looked for as a word; did you mean type:"),
         ("files:a.py", "files: is no filter, so it was looked for as a word; did you mean file:"),

@@ -91,9 +91,10 @@ def test_a_typed_line_is_split_into_filters_and_text() -> None:
     assert parse_query("type:fix_bug failure:timeout since:7d  two words", clock=lambda: NOW) == LessonQuery(
         text="two words", task_type="fix_bug", failure_type="timeout", since=NOW - 7 * DAY
     )
-    assert parse_query("activity:verify pattern:p file:src/a.py") == LessonQuery(
-        activity_type="verify", pattern="p", file="src/a.py"
-    )
+    for name in ("stage", "activity"):
+        assert parse_query(f"{name}:verify pattern:p file:src/a.py") == LessonQuery(
+            activity_type="verify", pattern="p", file="src/a.py"
+        )
     assert parse_query("since:1970-01-02 until:1970-01-03") == LessonQuery(since=DAY, until=3 * DAY - 0.001)
 
 

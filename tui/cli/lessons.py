@@ -32,7 +32,7 @@ PATIENCE = 2.0
 
 Type = Annotated[str, typer.Option("--type", metavar="NAME", help="The type of the task, such as fix_bug.")]
 Activity = Annotated[
-    str, typer.Option("--activity", metavar="NAME", help="The stage that failed, such as verify.")
+    str, typer.Option("--stage", "--activity", metavar="NAME", help="The stage that failed, such as verify.")
 ]
 Failure = Annotated[
     str, typer.Option("--failure", metavar="NAME", help="The kind of failure, such as timeout.")
@@ -57,7 +57,7 @@ def _overview(context: typer.Context) -> None:
     say(f"{count(total, 'lesson')}; seen most often:" if total > FEW else f"{count(total, 'lesson')}:")
     _show(found, as_json=False)
     say()
-    say("taskyard lessons search WORDS   find some: words, and type: failure: file: since:")
+    say("taskyard lessons search WORDS   find some: words, and type: stage: failure: file: since:")
     say("taskyard lessons show ID        all of one")
     say("taskyard lessons --help         everything else")
 
@@ -67,7 +67,7 @@ def search(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="WORDS", help="Words, and filters: type: activity: failure: pattern: file: since: until:"
+            metavar="WORDS", help="Words, and filters: type: stage: failure: pattern: file: since: until:"
         ),
     ],
     limit: Limit = 20,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from engine.figures import BatchView, QueueFigures, TrainView
 from engine.model import TaskState
+from engine.snapshot import Snapshot
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, Span, joined, text, wrapped
+from tui.line import width as cells_of
 from tui.panels.panel import Panel
 from tui.plain import ago, count, duration, short_model
 from tui.sums import batches_in_words, calls_saved, pushes_in_words
@@ -29,20 +31,27 @@ class BatchesPanel(Panel):
         """What moves, and what was saved."""
         snapshot = frame.snapshot
         moving = [train for train in snapshot.trains if train.ended_at is None]
-        open_ = [batch for batch in snapshot.batches if batch.ended_at is None]
-        queued = sum(queue.queued for queue in snapshot.queues)
+        queued = [f"{_queue_name(queue)} {queue.queued} queued" for queue in snapshot.queues if queue.queued]
         parts: list[Line] = []
         if moving:
             parts.append(text(f"train {moving[-1].number} {stage_in_words(moving[-1].stage)}", "accent"))
         elif queued:
-            parts.append(text(f"{queued} queued", "text"))
-        if open_:
-            requests = sum(batch.requests for batch in open_)
-            parts.append(
-                text(f"{count(requests, 'request')} in {count(len(open_), 'batch', 'batches')}", "batch")
-            )
+            parts.append(text(", ".join(queued), "text"))
+        if words := _out_in_words(snapshot):
+            parts.append(text(words, "batch"))
         parts.append(text(pushes_in_words(snapshot), "muted"))
         return joined(parts, " · ")
+
+
+def _queue_name(queue: QueueFigures) -> str:
+    return "git" if queue.name == "git" else "model"
+
+
+def _out_in_words(snapshot: Snapshot) -> str:
+    """How many requests are on their way in batches: "4 requests out in 2 batches", or nothing."""
+    out = [batch for batch in snapshot.batches if batch.ended_at is None]
+    requests = count(sum(batch.requests for batch in out), "request")
+    return f"{requests} out in {count(len(out), 'batch', 'batches')}" if out else ""
 
 
 def batch_lines(frame: Frame, width: int) -> list[Line]:
@@ -56,13 +65,23 @@ def batch_lines(frame: Frame, width: int) -> list[Line]:
             lines += _train_lines(train, frame, width)
     lines.append((("      ", "text"), (pushes_in_words(snapshot), "muted")))
     model = next((queue for name, queue in queues.items() if name != "git"), None)
-    lines.append(_queue_line("model", model, frame))
+    line = _queue_line("model", model, frame)
+    if out := _out_in_words(snapshot):
+        beside = (*line, (f" · {out}", "batch"))
+        line, below = (
+            (beside, ()) if cells_of(beside) <= width else (line, (("      ", "text"), (out, "batch")))
+        )
+        lines += [line, below] if below else [line]
+    else:
+        lines.append(line)
     for batch in snapshot.batches:
         if batch.ended_at is None:
             lines += _model_batch_lines(batch, frame, full=full)
     totals = snapshot.totals
     if totals.batch_calls or totals.batched_requests:
-        words = f"{batches_in_words(totals)}, {calls_saved(totals):,} saved"
+        words = f"{batches_in_words(totals)}, {calls_saved(totals):,} saved" + " so far" * (
+            full and bool(out)
+        )
         lines.append((("      ", "text"), (words, "muted")))
     older = [train for train in reversed(snapshot.trains) if train.ended_at is not None][:SHOWN_TRAINS]
     if older:

@@ -85,7 +85,7 @@ def cache_lines(frame: Frame, width: int) -> list[Line]:
         gauge(
             "prompts",
             snapshot.prompt_hit_rate,
-            f"of {thousands(totals.usage.prompt)} tokens" if totals.usage.prompt else "no call yet",
+            f"of {thousands(totals.usage.prompt)} tokens" if totals.usage.prompt else "no call told",
         ),
         gauge("templates", templates.hit_rate, compiled_in_words(templates, full=full)),
         spread(
@@ -185,7 +185,7 @@ def spend_lines(snapshot: Snapshot, width: int) -> list[Line]:
             usage = line.usage
             spans.append(
                 (
-                    f"  {short_model(line.model)}  in {thousands(usage.prompt)}  out {thousands(usage.output)}",
+                    f"  {short_model(line.model)}  prompt {thousands(usage.prompt)}  output {thousands(usage.output)}",
                     "faint",
                 )
             )

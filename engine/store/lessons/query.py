@@ -15,7 +15,7 @@ import msgspec
 
 FILTERS = {
     "type": "task_type",
-    "activity": "activity_type",
+    "stage": "activity_type",
     "failure": "failure_type",
     "pattern": "pattern",
 }
@@ -24,7 +24,10 @@ FILTERS = {
 NAMES = (*FILTERS, "file", "since", "until")
 """All filters, as typed."""
 
-_FILTER = re.compile(rf"({'|'.join(NAMES)}):(\S*)\Z")
+_ALSO = {"activity": "stage"}
+"""Other names for filters, which were theirs in earlier versions."""
+
+_FILTER = re.compile(rf"({'|'.join((*NAMES, *_ALSO))}):(\S*)\Z")
 _AGE = re.compile(r"(\d{1,6})(s|m|h|d|w)\Z")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -33,7 +36,7 @@ class LessonQuery(msgspec.Struct, frozen=True):
     """All conditions must hold; empty ones hold always. Times are seconds since the epoch, both ends included.
 
     `text` is data, never syntax: each of its words, divided by blanks, must stand in the lesson as it is, upper and
-    lower case alike. A filter by type, activity, failure or pattern takes the exact name where there is such a
+    lower case alike. A filter by type, stage, failure or pattern takes the exact name where there is such a
     name, else all names that begin so (which is what somebody has typed so far), else those that hold it. A file is
     one of those that the lesson tells of (by path, name or folder); where no lesson does, its words name it.
     """
@@ -66,7 +69,7 @@ class LessonQuery(msgspec.Struct, frozen=True):
 def parse_query(typed: str, *, clock: Callable[[], float] = time.time) -> LessonQuery:
     """Read one typed line. Whatever is no filter is text, so this never raises.
 
-    Filters: `type:` `activity:` `failure:` `pattern:` `file:` with a name, `since:` and `until:` with an age
+    Filters: `type:` `stage:` `failure:` `pattern:` `file:` with a name, `since:` and `until:` with an age
     (`90s`, `30m`, `24h`, `7d`, `2w`) or a day (`2026-01-31`, UTC, which `until:` includes whole). A filter without a
     value yet is left out; the last of two equal filters counts.
     """
@@ -78,7 +81,7 @@ def parse_query(typed: str, *, clock: Callable[[], float] = time.time) -> Lesson
         if found is None:
             words.append(word)
             continue
-        key, value = found.groups()
+        key, value = _ALSO.get(found[1], found[1]), found[2]
         if key not in ("since", "until"):
             names[key] = value
         elif (moment := _moment(value, clock(), end=key == "until")) is not None:
