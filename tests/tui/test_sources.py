@@ -20,6 +20,7 @@ from engine.store.journal import Journal
 from engine.store.journal_reader import JournalReader
 from engine.store.owner import Owner, process_mark
 from engine.store.state_db import open_state
+from tests import samples
 from tests.sample_repository import SampleRepository
 from tests.tui import sample_run
 from tui.diff import MAX_LINES, MOST_LINES, diff_text
@@ -129,6 +130,31 @@ def test_the_end_of_a_watched_run_does_not_give_way_to_an_older_one_at_work(tmp_
     assert source._look(reader, "r1")
     reader.close()
     database.close()
+
+
+def test_a_replay_ends_where_the_run_ended() -> None:
+    """What a dashboard that stayed open told of it later stretched the tape, and so did the pause before a retry."""
+    clock = [0.0]
+    events = [
+        samples.started(at=100.0),
+        samples.finished(at=107.0),
+        ev.Measured(at=147.0),
+        ev.RunResumed(at=150.0, host="here", pid=1, rested=True),
+        ev.TaskReopened(at=151.0, task="A-1"),
+        samples.finished(at=153.0, total=2),
+        ev.Noticed(at=190.0, level="info", text="told while nothing went on"),
+    ]
+    source = ReplaySource(events, monotonic=lambda: clock[0])
+    source.start()
+    assert source.playback.length == 10.0
+    clock[0] = 7.0
+    assert source.latest().run.finished is None
+    assert source.latest().run.resumes == 1
+    clock[0] = 10.0
+    ended = source.latest().run.finished
+    assert ended is not None
+    assert ended.total == 2
+    assert source.latest().notices[-1].text == "told while nothing went on"
 
 
 def test_a_replay_jumps_back_to_exactly_what_was() -> None:

@@ -9,7 +9,7 @@ import bisect
 import time
 from collections.abc import Callable, Sequence
 
-from engine.events import Event, RunResumed
+from engine.events import Event, RunFinished, RunResumed
 from engine.snapshot import Snapshot
 from engine.state import RunState
 from tui.source.lookups import Lookups
@@ -92,12 +92,14 @@ class ReplaySource:
         self._begin = events[0].at if events else 0.0
         self._places: list[float] = []  # of each event on the tape
         self._idle: list[float] = []  # seconds that are not on it, up to each event
-        at, idle = self._begin, 0.0
+        at, idle, rests = self._begin, 0.0, False
         for event in events:
             # An event of another thread may carry a time a little before its neighbour's.
             before, at = at, max(event.at, at)
-            if isinstance(event, RunResumed):
+            if rests or isinstance(event, RunResumed):
                 idle += at - before
+            # What a dashboard tells while it stays open over a finished run belongs to its end.
+            rests = isinstance(event, RunFinished) or (rests and not isinstance(event, RunResumed))
             self._places.append(at - self._begin - idle)
             self._idle.append(idle)
         self._applied = 0
