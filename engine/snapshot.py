@@ -308,7 +308,8 @@ class Totals(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True, eq=False):
     """The whole run at one moment, in board order. Compare by identity: a new object means something changed.
 
-    `removed` counts the tasks whose rows are gone from the board, `refused` says which rows cannot run.
+    `removed` counts the tasks whose rows are gone from the board, `refused` says which rows cannot run. `landings` are
+    when tasks landed, each later by the time since in which nobody worked on the run.
     """
 
     run: RunView = RunView()

@@ -133,13 +133,14 @@ class Pace:
 
 
 def throughput(snapshot: Snapshot, now: float, *, cells: int = 8, longest: float = 600.0) -> Pace | None:
-    """How tasks landed up to now, over the run so far, or since it was taken up again, at most `longest` seconds.
+    """How tasks landed up to now or to the run's end, over the run so far, at most `longest` seconds of its clock.
 
     None before anything has landed in that time.
     """
     run = snapshot.run
-    begin = run.resumed if run.resumed is not None else run.started if run.started is not None else now
-    covered = min(longest, now - begin)
+    if run.finished is not None:
+        now = min(now, run.finished.at)
+    covered = min(longest, run.elapsed(now))
     if snapshot.totals.landed > len(snapshot.landings) > 0:
         covered = min(covered, now - snapshot.landings[0])  # those before are known no more
     counts = [0] * cells

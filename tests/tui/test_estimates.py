@@ -13,6 +13,7 @@ from engine.model import Stage, Task, TaskState
 from engine.snapshot import RunView, Snapshot, TaskView, Totals
 from engine.state import RunState
 from tests import recorded_demo
+from tests.samples import finished, started
 from tui.estimates import Estimate, throughput, time_to_go
 from tui.line import plain
 from tui.widgets.header import eta_of
@@ -99,12 +100,24 @@ def test_the_pace_is_that_of_the_time_there_was(
     assert (pace.in_words if pace is not None else "") == words
 
 
-def test_a_run_taken_up_again_has_no_pace_before_something_lands() -> None:
-    run = RunView(started=0.0, resumes=1, resumed=90.0, idle=40.0)
-    assert throughput(Snapshot(run=run, landings=(20.0, 30.0)), 100.0) is None
-    again = throughput(Snapshot(run=run, landings=(20.0, 30.0, 95.0)), 100.0)
-    assert again is not None
-    assert again.in_words == "1 in 10 s"
+def test_the_pace_goes_by_the_clock_of_the_run_as_the_header_tells_it() -> None:
+    state = RunState()
+
+    def pace_at(now: float) -> str:
+        pace = throughput(state.snapshot(), now)
+        return pace.in_words if pace is not None else ""
+
+    def landed(task: str, at: float) -> ev.TaskLanded:
+        return ev.TaskLanded(at=at, task=task, commit=task[0] * 40, train=1)
+
+    state.apply_all([started(at=0.0), landed("A-1", 20.0), finished(at=22.0)])
+    assert pace_at(22.0) == pace_at(46.0) == "1 in 22 s", "a run that has ended has no time any more"
+    state.apply(ev.RunResumed(at=1000.0, host="here", pid=1, rested=True))
+    assert pace_at(1003.0) == "1 in 25 s"
+    state.apply(landed("B-2", 1005.0))
+    pace = throughput(state.snapshot(), 1008.0, cells=3)
+    assert pace is not None
+    assert (pace.counts, pace.in_words) == ((0, 1, 1), "2 in 30 s")
 
 
 def test_the_pace_of_many_is_of_the_time_whose_landings_are_known() -> None:
