@@ -47,6 +47,16 @@ async def test_lessons_are_searched_as_they_are_typed(tmp_path: Path) -> None:
         await until(lambda: "bankers" in shown(app, "#lessons LessonList"))
 
 
+async def test_a_slash_typed_out_of_habit_is_no_part_of_the_search(tmp_path: Path) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press("4", "slash", *"bankers")
+        panel = app.screen.query_one(LessonsPanel)
+        await until(lambda: len(panel.hits.entries) == 1)
+        assert panel.query_one(LessonInput).value == "bankers"
+
+
 async def test_who_is_among_the_hits_stays_there_when_the_panel_is_shown_in_full(tmp_path: Path) -> None:
     app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
     async with app.run_test(size=WIDE) as pilot:

@@ -103,6 +103,10 @@ class LessonsPanel(Panel):
     @on(Input.Changed)
     def _searched(self, event: Input.Changed) -> None:
         event.stop()
+        if event.value.startswith("/"):
+            # Typed out of habit: the field is open already. More may have been typed since.
+            event.input.value = event.input.value.lstrip("/")
+            return
         self._typed = event.value.strip()[:MAX_TYPED]
         self._search(self._typed)
 
