@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from engine import events as ev
 from engine.figures import QueueFigures, TrainView
+from engine.model import Role
 from engine.snapshot import RunView, Snapshot
+from engine.state import RunState
 from tests import samples
 from tui.frame import Frame
 from tui.panels.batches import batch_lines
@@ -20,6 +23,35 @@ def shown(snapshot: Snapshot) -> list[str]:
 def test_the_queue_shows_its_fill_and_its_age() -> None:
     lines = shown(Snapshot(queues=(QueueFigures("git", 3, NOW - 2.0, 10, 5.0),)))
     assert lines[0] == "git   3 queued of 10, oldest 2 s of 5 s"
+
+
+def test_the_queue_of_the_model_agrees_with_the_list_of_tasks_between_two_measurements() -> None:
+    def lines(*events: ev.Event) -> list[str]:
+        return shown(RunState().apply_all([samples.started(at=1.0), *events]).snapshot())
+
+    begun = [
+        event
+        for task in ("A-1", "B-2")
+        for event in (
+            samples.begun(task, at=2.0),
+            ev.CallStarted(
+                at=3.0, call=f"c-{task}", task=task, attempt=1, role=Role.PLANNER, model="m", batched=True
+            ),
+        )
+    ]
+    assert "model 2 queued" in lines(*begun)
+    full = ev.Measured(at=4.0, queues=(QueueFigures("model requests", 2, NOW - 3.0, 100, 5.0),))
+    assert "model 2 queued of 100, oldest 3 s of 5 s" in lines(*begun, full)
+    sent = ev.BatchSubmitted(
+        at=5.0,
+        token="t",
+        batch="msgbatch_1",
+        role=Role.PLANNER,
+        model="m",
+        custom_ids=("a", "b"),
+        tasks=("A-1", "B-2"),
+    )
+    assert "model queue empty" in lines(*begun, full, sent)
 
 
 def test_a_train_is_followed_stage_by_stage() -> None:

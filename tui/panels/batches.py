@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from msgspec.structs import replace
+
 from engine.figures import BatchView, QueueFigures, TrainView
 from engine.model import TaskState
 from engine.snapshot import Snapshot
@@ -31,7 +35,8 @@ class BatchesPanel(Panel):
         """What moves, and what was saved."""
         snapshot = frame.snapshot
         moving = [train for train in snapshot.trains if train.ended_at is None]
-        queued = [f"{_queue_name(queue)} {queue.queued} queued" for queue in snapshot.queues if queue.queued]
+        queues = (*(each for each in snapshot.queues if each.name == "git"), model_queue(snapshot))
+        queued = [f"{_queue_name(queue)} {queue.queued} queued" for queue in queues if queue and queue.queued]
         parts: list[Line] = []
         if moving:
             parts.append(text(f"train {moving[-1].number} {stage_in_words(moving[-1].stage)}", "accent"))
@@ -54,6 +59,23 @@ def _out_in_words(snapshot: Snapshot) -> str:
     return f"{requests} out in {count(len(out), 'batch', 'batches')}" if out else ""
 
 
+@lru_cache(maxsize=2)
+def model_queue(snapshot: Snapshot) -> QueueFigures | None:
+    """The queue of requests to models, with as many in it as the list of tasks tells to be gathering.
+
+    Its own figure is measured once a second, and would be behind the list.
+    """
+    measured = next((queue for queue in snapshot.queues if queue.name != "git"), None)
+    waits = [view for view in snapshot.tasks if view.batched and view.state is TaskState.RUNNING]
+    if not waits:
+        return measured
+    sent = {task for batch in snapshot.batches if batch.ended_at is None for task in batch.tasks}
+    queued = sum(view.batched for view in waits if view.id not in sent)
+    if measured is None:
+        return QueueFigures(name="model requests", queued=queued)
+    return replace(measured, queued=queued, oldest_at=measured.oldest_at if measured.queued else None)
+
+
 def batch_lines(frame: Frame, width: int) -> list[Line]:
     """Git first, then the model, in lines of `width` cells."""
     snapshot = frame.snapshot
@@ -64,8 +86,7 @@ def batch_lines(frame: Frame, width: int) -> list[Line]:
         if train.ended_at is None:
             lines += _train_lines(train, frame, width)
     lines.append((("      ", "text"), (pushes_in_words(snapshot), "muted")))
-    model = next((queue for name, queue in queues.items() if name != "git"), None)
-    line = _queue_line("model", model, frame)
+    line = _queue_line("model", model_queue(snapshot), frame)
     if out := _out_in_words(snapshot):
         beside = (*line, (f" · {out}", "batch"))
         line, below = (
