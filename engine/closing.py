@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from engine import events as ev
+from engine.blocked import blocked
 from engine.course import Course
 from engine.errors import HaltedError
 from engine.model import TaskState
@@ -17,6 +18,7 @@ def closing(snapshot: Snapshot, course: Course, *, at: float) -> ev.RunFinished:
     """Give the event for a run that stands as `snapshot` tells."""
     counts, totals = snapshot.counts, snapshot.totals
     total = snapshot.total
+    waiting, in_vain = counts.get(TaskState.WAITING, 0), len(blocked(snapshot))
     landed = counts.get(TaskState.LANDED, 0)
     failed = counts.get(TaskState.FAILED, 0)
     cancelled = counts.get(TaskState.CANCELLED, 0) - snapshot.removed
@@ -31,7 +33,9 @@ def closing(snapshot: Snapshot, course: Course, *, at: float) -> ev.RunFinished:
         landed=landed,
         failed=failed,
         cancelled=cancelled,
-        blocked=counts.get(TaskState.WAITING, 0),
+        blocked=in_vain,
+        waiting=waiting - in_vain,
+        not_run=len(snapshot.refused),
         trains=totals.trains,
         pushes=totals.pushes,
         model_calls=totals.model_calls,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
+from engine.blocked import blocked
 from tui.format import safe_text
 from tui.rows import look_of
-from tui.waiting import blocked
 
 if TYPE_CHECKING:
     from tui.app import DashboardApp

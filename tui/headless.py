@@ -21,11 +21,11 @@ from tui.peers import crew_changes, place_of
 from tui.plain import count, duration, money, one_line, short_model, tokens_by_class
 from tui.sums import (
     answers_in_words,
+    counts_at_the_end,
     end_in_words,
     plus_unpriced,
     pushes_in_words,
     rows_listed,
-    rows_not_run,
     savings_by_cause,
 )
 
@@ -210,17 +210,7 @@ class ProgressLines:
         word = end_in_words(end)
         if end.status == "interrupted" and goes_on:
             word += f": mend that, and {goes_on}" if halted else f"; {goes_on}"
-        parts = [f"{end.landed} of {end.total} landed"]
-        parts += [
-            f"{number} {name}"
-            for number, name in (
-                (end.failed, "failed"),
-                (end.cancelled, "cancelled"),
-                (end.blocked, "blocked"),
-            )
-            if number
-        ]
-        parts += [left] if (left := rows_not_run(self._state.snapshot())) else []
+        parts = [f"{end.landed} of {end.total} landed", *counts_at_the_end(end)]
         yield f"{word}: {', '.join(parts)}, in {duration(end.duration_s)}"
         yield "  git      " + self._git_line(self._state.snapshot())
         yield "  models   " + answers_in_words(self._state.totals)

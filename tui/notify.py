@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engine.model import TaskState
 from engine.process import child_environment
 from tui.plain import count, one_line
-from tui.sums import end_in_words
+from tui.sums import counts_at_the_end, end_in_words
 
 if TYPE_CHECKING:
     from engine.events import RunFinished
@@ -91,8 +91,7 @@ def run_command(command: tuple[str, ...], words: str, environ: Mapping[str, str]
 
 def ending(finished: RunFinished) -> str:
     """How a run ended, in a few words."""
-    parts = [f"{finished.landed} of {finished.total} landed"]
-    parts += [f"{n} {word}" for n, word in ((finished.failed, "failed"), (finished.blocked, "blocked")) if n]
+    parts = [f"{finished.landed} of {finished.total} landed", *counts_at_the_end(finished)]
     return f"{end_in_words(finished)}: {', '.join(parts)}"
 
 

@@ -32,9 +32,21 @@ def pushes_in_words(snapshot: Snapshot) -> str:
     return "nothing landed, nothing pushed" if run.finished is not None else "nothing landed yet"
 
 
-def rows_not_run(snapshot: Snapshot) -> str:
+def rows_not_run(number: int) -> str:
     """How many rows of the board could not run, and so are in no other count: "2 rows not run", or nothing."""
-    return f"{count(len(snapshot.refused), 'row')} not run" if snapshot.refused else ""
+    return f"{count(number, 'row')} not run" if number else ""
+
+
+def counts_at_the_end(ended: RunFinished) -> list[str]:
+    """What became of the tasks that have not landed, and of rows that are no task: "1 failed, 2 blocked, 3 waiting"."""
+    names = (
+        (ended.failed, "failed"),
+        (ended.cancelled, "cancelled"),
+        (ended.blocked, "blocked"),
+        (ended.waiting, "waiting"),
+    )
+    counts = [f"{number} {name}" for number, name in names if number]
+    return [*counts, left] if (left := rows_not_run(ended.not_run)) else counts
 
 
 def rows_listed(refused: Sequence[str]) -> list[str]:

@@ -121,7 +121,9 @@ class RunFinished(Event, frozen=True, kw_only=True):
     """The last event of a run, and the last line of `run --json`. Scripts may rely on every field.
 
     `status`: landed (all that the board asks for), failed (some did not land), budget, interrupted. `blocked` counts
-    tasks that never started because one they wait for did not land, `trains` those that landed something.
+    tasks that wait for one that failed, was cancelled or is blocked itself, `waiting` the others that wait: the next
+    run goes on with them. `not_run` counts the rows of the board that could not run, which are in no other count, not
+    even in `total`; `trains` those that landed something.
     `model_calls` counts the answers to single calls, `batched_requests` those to requests in the `batch_calls`.
     `usd` is the sum of the answers whose price is known, `unpriced` counts the others. `tokens` by class; `duration_s`
     counts from the first start, over all resumes, but not the time between them, when no process worked on the run.
@@ -134,6 +136,8 @@ class RunFinished(Event, frozen=True, kw_only=True):
     failed: int
     cancelled: int
     blocked: int
+    waiting: int = 0
+    not_run: int = 0
     trains: int
     pushes: int
     model_calls: int

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from engine.blocked import blocked
+from engine.closing import closing
+from engine.course import Course
 from engine.model import Stage, Task, TaskState
 from engine.snapshot import RunView, Snapshot, TaskView
-from tests.samples import finished
 from tui.line import plain
 from tui.order import Listing, Order
 from tui.panels.dispatch import counts_of
 from tui.rows import look_of, why
 from tui.sections import timeline_lines
-from tui.waiting import awaited, blocked
+from tui.sums import counts_at_the_end
+from tui.waiting import awaited
 
 
 def _view(name: str, state: TaskState, *after: str) -> TaskView:
@@ -75,10 +78,24 @@ def test_nobody_is_blocked_while_nothing_went_wrong() -> None:
     assert blocked(_snapshot(*_VIEWS[-2:])) == frozenset()
 
 
-def test_what_still_waits_when_the_run_has_finished_is_blocked_as_its_end_counts_it() -> None:
-    ended = finished(at=2.0, status="interrupted", exit_status=130, blocked=1)
-    snapshot = _snapshot(*_VIEWS[-2:], run=RunView(started=0.0, finished=ended))
+async def test_the_end_of_a_run_counts_apart_who_waits_in_vain_and_who_only_waits() -> None:
+    """An interrupted run whose tasks simply had not come to their turn told them all as blocked."""
+    course = Course()
+    course.stopping.set()
+    ended = closing(_snapshot(), course, at=2.0)
+    assert (ended.status, ended.blocked, ended.waiting) == ("interrupted", 3, 1)
+    snapshot = _snapshot(run=RunView(started=0.0, finished=ended))
     assert len(blocked(snapshot)) == ended.blocked
+    assert counts_at_the_end(ended) == ["1 failed", "1 cancelled", "3 blocked", "1 waiting"]
+    only = closing(_snapshot(*_VIEWS[-2:]), course, at=2.0)
+    assert (only.blocked, only.waiting) == (0, 1)
+
+
+def test_the_end_of_a_run_counts_the_rows_that_could_not_run() -> None:
+    snapshot = replace(_snapshot(), refused=("line 3: it has no command", "line 4: it waits for line 3"))
+    ended = closing(snapshot, Course(), at=2.0)
+    assert (ended.not_run, ended.total) == (2, 8)
+    assert counts_at_the_end(ended)[-1] == "2 rows not run"
 
 
 def test_of_many_that_are_waited_for_the_first_are_named() -> None:

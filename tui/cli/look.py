@@ -229,6 +229,7 @@ def _teller(as_json: bool) -> Any:
 
 
 def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> None:
+    from engine.blocked import blocked
     from engine.model import TaskState
     from tui.plain import count, duration, money, one_line
     from tui.sums import (
@@ -240,7 +241,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
         rows_not_run,
         savings_by_cause,
     )
-    from tui.waiting import BLOCKED, blocked
+    from tui.waiting import BLOCKED
 
     run, totals = snapshot.run, snapshot.totals
     state: str
@@ -262,7 +263,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     counts = [f"{number} {_word(each, at_work)}" for each, number in numbers.items() if number]
     counts += [f"{len(stuck)} {BLOCKED}"] if stuck else []
     counts += [f"{snapshot.removed} removed"] if snapshot.removed else []
-    counts += [left] if (left := rows_not_run(snapshot)) else []
+    counts += [left] if (left := rows_not_run(len(snapshot.refused))) else []
     say(f"{count(snapshot.total, 'task')}: {', '.join(counts)}")
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None and not snapshot.others else ""
     causes = ", ".join(savings_by_cause(totals, partial(money, among=totals.usd_saved)))

@@ -6,6 +6,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Input
 
+from engine.blocked import blocked
 from engine.model import TaskState
 from engine.snapshot import Snapshot
 from tui.format import safe_text
@@ -14,7 +15,7 @@ from tui.line import Line, cut_line, hard_wrapped, text
 from tui.panels.panel import Panel
 from tui.peers import crew_lines
 from tui.sums import rows_not_run
-from tui.waiting import BLOCKED, blocked
+from tui.waiting import BLOCKED
 from tui.widgets.line_view import LineView
 from tui.widgets.search_field import SearchField
 from tui.widgets.task_list import TaskList
@@ -63,7 +64,7 @@ class DispatchPanel(Panel):
 
     def _show_crew(self, frame: Frame) -> None:
         """Which rows cannot run and who shares the board, under the tasks, in at most a third of the panel."""
-        left = rows_not_run(frame.snapshot)
+        left = rows_not_run(len(frame.snapshot.refused))
         lines = [text(f"  ! {left}: n says why", "warn")] if left else []
         room = self.size.height // CREW_SHARE - len(lines)
         lines += crew_lines(frame.snapshot, self.size.width - 1, room)

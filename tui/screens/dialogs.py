@@ -216,7 +216,7 @@ def _rows_not_run(snapshot: Snapshot, cells: int) -> list[Line]:
     """Which rows of the board cannot run, and why; nothing where all can."""
     if not snapshot.refused:
         return []
-    lines: list[Line] = [text(rows_not_run(snapshot), "warn")]
+    lines: list[Line] = [text(rows_not_run(len(snapshot.refused)), "warn")]
     for row in rows_listed(snapshot.refused):
         lines += wrapped(safe_text(row, 1000), cells, "text", "  ")
     return lines

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
+from engine.blocked import blocked
 from engine.model import TaskState
 from engine.snapshot import TaskView
 from tui.format import safe_text
@@ -18,7 +19,6 @@ from tui.line import Line, cut_line, spread, text, width
 from tui.plain import count
 from tui.screens.base import FrameScreen
 from tui.sections import head_lines
-from tui.waiting import blocked
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.line_view import LineView
 from tui.widgets.pager import Pager

@@ -9,7 +9,7 @@ from tui.format import dollars, safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, joined, shed, text, width
 from tui.plain import count
-from tui.sums import end_in_words, plus_unpriced, rows_not_run
+from tui.sums import counts_at_the_end, end_in_words, plus_unpriced
 
 
 def banner_line(frame: Frame, cells: int) -> Line:
@@ -52,12 +52,7 @@ _TONES = {
 
 def _finished(ended: RunFinished, frame: Frame, cells: int) -> Line:
     """How it ended, what may be done about it, and the sums."""
-    counts = [f"{ended.landed} landed"]
-    counts += [f"{n} {word}" for n, word in ((ended.failed, "failed"), (ended.cancelled, "cancelled")) if n]
-    if ended.blocked:
-        counts.append(f"{ended.blocked} blocked")
-    left = rows_not_run(frame.snapshot)
-    counts += [left] if left else []
+    counts = [f"{ended.landed} landed", *counts_at_the_end(ended)]
     again = frame.mode == "LIVE" and bool(ended.failed or ended.cancelled)
     how, told = end_in_words(ended), ", ".join(counts)
     spent = f"{dollars(ended.usd)} spent{plus_unpriced(ended.unpriced)}"
@@ -69,7 +64,7 @@ def _finished(ended: RunFinished, frame: Frame, cells: int) -> Line:
         (5, text(count(ended.pushes, "push", "pushes"), "muted")),
         (4, text(f"{spent}, {dollars(ended.usd_saved)} saved", "muted")),
         (1, text("r tries a task again", "accent") if again else BLANK),
-        (1, text("n says why", "accent") if left else BLANK),
+        (1, text("n says why", "accent") if frame.snapshot.refused else BLANK),
         (3, text("q quits", "accent")),
     ]
     return shed(parts, cells, " · ")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from engine.blocked import blocked
 from engine.errors import TaskyardError
 from engine.model import AnswerSource, TaskState
 from engine.snapshot import AttemptView, CallView, TaskView
@@ -27,7 +28,7 @@ from tui.sections import (
 )
 from tui.source import Lookups
 from tui.task_log import LogReader, logs_of
-from tui.waiting import awaited, blocked
+from tui.waiting import awaited
 from tui.widgets.pager import Pager
 
 SECTIONS = ("Timeline", "Plan", "Prompt", "Diff", "Log", "Verdict", "Lessons", "Cost")

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 
+from engine.blocked import blocked
 from engine.figures import BatchView
 from engine.snapshot import TaskView
 from tui.format import safe_text
@@ -20,7 +21,6 @@ from tui.line import BLANK, Line, text
 from tui.modes import ModeBound
 from tui.order import Group, GroupHead, Listing, Order, Row, group_of
 from tui.rows import Columns, group_row, last_of, longest_id, task_row
-from tui.waiting import blocked
 from tui.widgets.line_view import cursor_keys
 from tui.widgets.row_view import RowView
 
@@ -133,7 +133,7 @@ class TaskList(ModeBound, RowView):
         if frame.snapshot.tasks is not self._views:
             self._take(frame.snapshot.tasks)
         elif stuck != self._stuck and self.filter_text:
-            self._sort()  # the run has finished: what still waits is blocked now
+            self._sort()
         self._draw()
 
     def _take(self, views: tuple[TaskView, ...]) -> None:
