@@ -47,6 +47,7 @@ _LOOKS = {
 }
 SENT_BACK = Look("!", "sent back", "warn")
 IN_A_BATCH = Look("◔", "in a batch", "batch")
+LANDED_BEFORE = "landed before this run"
 IN_VAIN = Look("┤", BLOCKED, "warn")
 
 
@@ -99,7 +100,7 @@ def why(
     if view.sent_back and view.state is TaskState.QUEUED:
         return safe_text(view.problem), "warn"
     if view.state is TaskState.LANDED:
-        return safe_text(view.last), "faint"
+        return safe_text(view.last) or LANDED_BEFORE * (not view.attempt), "faint"
     if view.last:
         # The state's column names the stage already.
         last = view.last.removeprefix(f"{view.stage}: ") if view.stage is not None else view.last

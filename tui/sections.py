@@ -11,7 +11,7 @@ from engine.snapshot import AttemptView, CallView, LessonTaught, StageSpan, Task
 from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, cut_line, text, wrapped
 from tui.plain import count, duration, money, thousands
-from tui.rows import look_of
+from tui.rows import LANDED_BEFORE, look_of
 from tui.sums import lacking
 
 MOST_WHY = 3
@@ -81,7 +81,7 @@ def timeline_lines(
             run = safe_text(landed_in, 60)
             how = f"in run {run} (replay with: taskyard replay {run})"
         elif not how:
-            how = "before this run"
+            how = LANDED_BEFORE
         lines += [BLANK, ((("✓ landed ", "good"), (how.removeprefix("landed "), "muted")))]
     elif view.state is TaskState.TO_LAND:
         judged = "verified and judged" if view.verdict is not None else "verified, not judged"
@@ -150,6 +150,13 @@ def _seconds(span: StageSpan, now: float) -> float:
 
 def _short(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+
+
+def landed_untried(view: TaskView) -> str:
+    """How a task landed that this run has not worked on; empty for any other."""
+    if view.state is not TaskState.LANDED or view.attempt:
+        return ""
+    return safe_text(view.last) or LANDED_BEFORE
 
 
 def plan_lines(view: TaskView, width: int) -> list[Line]:

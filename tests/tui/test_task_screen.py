@@ -17,10 +17,12 @@ from tests.tui import moments, sample_run
 from tests.tui.test_keys import WIDE, open_log, ready, shown, until
 from tui.app import DashboardApp
 from tui.line import plain
+from tui.rows import why as told_last
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
 from tui.sections import lesson_lines, nobody_asked, timeline_lines
 from tui.source import Lookups, RecordedSource
+from tui.widgets.key_bar import KeyBar
 from tui.widgets.pager import Pager
 from tui.widgets.task_body import SECTIONS, TaskBody
 
@@ -311,3 +313,22 @@ async def test_of_a_task_that_had_landed_before_the_run_that_did_it_is_named() -
             await app.push_screen(TaskScreen(task))
             await until(lambda words=words: words in shown(app, "#body"))
             app.pop_screen()
+
+
+async def test_a_task_that_had_landed_before_the_run_says_so_wherever_it_stands() -> None:
+    source = moments.failed()
+    source.play(ev.TasksAdded(at=source.now(), tasks=(Task("OLD", "Old", status=BoardStatus.LANDED),)))
+    old = source.latest().task("OLD")
+    assert old is not None
+    assert told_last(old, {}, {})[0] == "landed before this run"
+    app = DashboardApp(source)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        app.open_task("OLD")
+        for key in "2345678":
+            await pilot.press(key)
+            if SECTIONS[int(key) - 1] != "Cost":
+                await until(lambda: shown(app, "#body") == "landed before this run")
+        bar = app.screen.query_one(KeyBar)
+        await until(lambda: "esc back" in bar.render_line(0).text)
+        assert "attempt" not in bar.render_line(0).text

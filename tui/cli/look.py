@@ -309,6 +309,7 @@ def _status_row(
 ) -> tuple[str, ...]:
     from engine.model import TaskState
     from tui.plain import duration, money
+    from tui.rows import LANDED_BEFORE
     from tui.sums import lacking
     from tui.waiting import BLOCKED, awaited
 
@@ -321,6 +322,8 @@ def _status_row(
     last = view.problem or view.last
     if view.state is TaskState.WAITING:
         last = awaited(view, known.get, stuck) or last
+    elif view.state is TaskState.LANDED and not view.attempt:
+        last = last or LANDED_BEFORE
     begun = view.started is not None
     return (
         view.id,

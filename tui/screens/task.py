@@ -110,7 +110,7 @@ class TaskScreen(FrameScreen):
             )
             return
         before, self._view = self._view, view
-        if before is None or _landed(before) != _landed(view):
+        if before is None or (_landed(before), before.attempt) != (_landed(view), view.attempt):
             self.query_one(KeyBar).refresh()
         self.query_one("#head", LineView).show(head_lines(view, frame.until, cells, blocked(frame.snapshot)))
         self.query_one("#sections", LineView).show([self._section_line(cells)])
@@ -118,9 +118,12 @@ class TaskScreen(FrameScreen):
         self._show_place()
 
     def in_bar(self, binding: Binding) -> bool:
-        """What has landed can be neither tried again nor cancelled."""
-        done = self._view is not None and _landed(self._view)
-        return binding.show and not (done and binding.action in ("retry", "cancel"))
+        """What has landed can be neither tried again nor cancelled; what nobody tried has no attempts."""
+        view = self._view
+        hidden = {"retry", "cancel"} if view is not None and _landed(view) else set()
+        if view is not None and not view.attempt:
+            hidden.add("attempt(-1)")
+        return binding.show and binding.action not in hidden
 
     def _section_line(self, cells: int) -> Line:
         spans = [(" ", "text")]

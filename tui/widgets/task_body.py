@@ -19,6 +19,7 @@ from tui.plain import count, short_model
 from tui.pulse import Pulse
 from tui.sections import (
     cost_lines,
+    landed_untried,
     lesson_lines,
     nobody_asked,
     plan_lines,
@@ -95,6 +96,8 @@ class TaskBody(Pager):
             waits = awaited(view, snapshot.task, blocked(snapshot)) if view.state is TaskState.WAITING else ""
             self._find_landing(view, frame, cells)
             self.show(timeline_lines(view, frame.until, cells, waits, self._landed_in.get(view.id, "")))
+        elif self.section != "Cost" and (how := landed_untried(view)):
+            self.show([text(how, "muted")])
         elif self.section == "Plan":
             self.show(plan_lines(view, cells))
         elif self.section == "Verdict":
