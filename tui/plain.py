@@ -51,6 +51,12 @@ def money(usd: float, *, among: float = 0.0) -> str:
     return ("−" if usd < 0 else "") + f"${amount:,.2f}"
 
 
+def rate_in_words(rate: float) -> str:
+    """A price for a million tokens, to the cent, or as fine as it is: "$4.00", "$0.125"."""
+    cents = f"{rate:.2f}"
+    return f"${cents}" if float(cents) == rate else f"${rate:g}"
+
+
 def duration(seconds: float) -> str:
     """Minutes and seconds, or hours, minutes and seconds: "04:12", "1:04:12"."""
     whole = max(0, int(seconds))

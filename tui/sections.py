@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from engine.model import AnswerSource, Stage, TaskState, Usage
 from engine.snapshot import AttemptView, CallView, LessonTaught, StageSpan, TaskView
 from tui.format import cut, dollars, fit, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, cut_line, text, wrapped
-from tui.plain import count, duration, money, thousands
+from tui.plain import count, duration, money, rate_in_words, thousands
 from tui.rows import LANDED_BEFORE, look_of
 from tui.sums import lacking
+
+if TYPE_CHECKING:
+    from engine.llm.prices import PriceTable, Rates
 
 MOST_WHY = 3
 """Lines of a check's output, or findings of the Judge, that the timeline shows of an attempt that ended badly."""
@@ -249,9 +253,8 @@ def _left_open(lesson: LessonTaught) -> str:
     return f"landed since with attempt {lesson.landed_with}; its agent did not say what helped"
 
 
-def cost_lines(view: TaskView, width: int) -> list[Line]:
-    """What each call cost, and the tokens by class."""
-    usage = view.usage
+def cost_lines(view: TaskView, width: int, prices: PriceTable | None = None) -> list[Line]:
+    """What each call cost, and the tokens by class; with `prices` the rate of each where one holds for all calls."""
     lines: list[Line] = [
         (
             ("spent  ", "faint"),
@@ -262,7 +265,12 @@ def cost_lines(view: TaskView, width: int) -> list[Line]:
     if view.unpriced:
         not_in = "is not in it" if view.unpriced == 1 else "are not in it"
         lines.append(text(f"+ {count(view.unpriced, 'call')} without a known price {not_in}", "warn"))
-    lines += [BLANK, *_usage_lines(usage, 20 if width >= 60 else 8), BLANK]
+    rates = _rates_of(view.calls, prices) if prices is not None and width >= 60 else None
+    lines += [BLANK, *_usage_lines(view.usage, 20 if width >= 60 else 8, rates)]
+    if rates is not None and prices is not None:
+        note = f"$ for a million, by the prices of {prices.dated} (taskyard prices); in a batch × {prices.batch:g}"
+        lines += wrapped(note, width, "faint")
+    lines.append(BLANK)
     if not view.calls:
         return [*lines, text(nobody_asked(view), "muted")]
     lines += [*_attempt_lines(view.calls), BLANK]
@@ -318,19 +326,36 @@ def _attempt_lines(calls: Sequence[CallView]) -> list[Line]:
     ]
 
 
-def _usage_lines(usage: Usage, cells: int) -> list[Line]:
+def _rates_of(calls: Sequence[CallView], prices: PriceTable) -> Rates | None:
+    """The rates that hold for all calls that were paid for; None where they are of several, or not of a known model.
+
+    What an agent command cost is what it said, whatever its model.
+    """
+    paid = [call for call in calls if call.source is not AnswerSource.CACHE]
+    if not paid or any(call.agent for call in paid) or len({call.model for call in paid}) > 1:
+        return None
+    price = prices.of(paid[0].model)
+    found = {price.for_prompt(call.usage.prompt) for call in paid} if price is not None else set()
+    return found.pop() if len(found) == 1 else None
+
+
+def _usage_lines(usage: Usage, cells: int, rates: Rates | None) -> list[Line]:
     rows = (
-        ("input", usage.input),
-        ("cache read", usage.cache_read),
-        ("cache write 5 m", usage.cache_write_5m),
-        ("cache write 1 h", usage.cache_write_1h),
-        ("output", usage.output),
+        ("input", "input"),
+        ("cache read", "cache_read"),
+        ("cache write 5 m", "cache_write_5m"),
+        ("cache write 1 h", "cache_write_1h"),
+        ("output", "output"),
     )
     total = usage.total or 1
-    return [
-        ((f"{name:<16}", "muted"), (f"{thousands(number):>7}  ", "text"), *bar(number / total, cells))
-        for name, number in rows
-    ]
+    lines: list[Line] = []
+    for name, class_ in rows:
+        number = getattr(usage, class_)
+        spans = [(f"{name:<16}", "muted"), (f"{thousands(number):>7}  ", "text"), *bar(number / total, cells)]
+        if rates is not None:
+            spans.append((f"{rate_in_words(getattr(rates, class_)):>9}", "faint"))
+        lines.append(tuple(spans))
+    return lines
 
 
 def _call_line(call: CallView) -> Line:

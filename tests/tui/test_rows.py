@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from msgspec.structs import replace
 
 from engine import events as ev
+from engine.llm.prices import load_prices
 from engine.model import AnswerSource, Role, Task, TaskState, Usage
 from engine.snapshot import CallView, TaskView
 from engine.state import RunState
@@ -45,6 +49,32 @@ def test_a_sum_that_lacks_calls_has_a_plus_behind_it() -> None:
     assert "+ 1 call without a known price is not in it" in told
     assert "attempt 1     $0.00+" in told
     assert any("900      0        ?" in line for line in told), told
+
+
+def test_a_bill_of_one_model_names_its_rates() -> None:
+    def call(model: str, source: AnswerSource = AnswerSource.CALL, prompt: int = 900) -> CallView:
+        usage = Usage(input=prompt)
+        return CallView("c", 1, Role.JUDGE, model, 0.0, ended=1.0, source=source, usage=usage, usd=0.1)
+
+    def told(*calls: CallView) -> str:
+        view = TaskView(VIEW.task, TaskState.RUNNING, attempt=1, started=0.0, calls=calls)
+        lines = [plain(line) for line in cost_lines(view, 80, load_prices())]
+        assert max(map(len, lines)) <= 80
+        return "\n".join(lines)
+
+    opus, other = call("claude-opus-5-5"), call("claude-sonnet-5-5", AnswerSource.CACHE)
+    assert re.search(r"cache read .* \$0\.20\n", told(opus, other)), "what was used again costs nothing"
+    assert f"for a million, by the prices of {load_prices().dated}" in told(opus)
+    several = call("claude-sonnet-5-5")
+    long = call("claude-haiku-5-5", prompt=200_000)
+    assert re.search(r"output .* \$2\.50\n", told(long))
+    for calls in (
+        (opus, several),
+        (long, call("claude-haiku-5-5")),
+        (call("llama"),),
+        (replace(opus, agent=True),),
+    ):
+        assert "for a million" not in told(*calls)
 
 
 def test_a_call_that_was_ended_with_its_task_has_not_failed() -> None:

@@ -84,7 +84,8 @@ class LessonSearch:
 def _lookups_of(place: Place) -> Lookups:
     from tui.source import Lookups, Runs
 
-    return Lookups(_lessons_of(place), Runs(place.paths.state_db, place.paths.archive))
+    runs = Runs(place.paths.state_db, place.paths.archive)
+    return Lookups(_lessons_of(place), runs, place.settings.llm.prices)
 
 
 def _lessons_of(place: Place) -> Callable[[], LessonSearch]:

@@ -66,13 +66,9 @@ def _own_file() -> Path | None:
 
 
 def _cells(rates: Rates) -> tuple[str, ...]:
+    from tui.plain import rate_in_words
+
     return tuple(
         rate_in_words(rate)
         for rate in (rates.input, rates.cache_read, rates.cache_write_5m, rates.cache_write_1h, rates.output)
     )
-
-
-def rate_in_words(rate: float) -> str:
-    """A price for a million tokens, to the cent, or as fine as it is: "$4.00", "$0.125"."""
-    cents = f"{rate:.2f}"
-    return f"${cents}" if float(cents) == rate else f"${rate:g}"

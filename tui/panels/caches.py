@@ -185,7 +185,7 @@ def spend_lines(snapshot: Snapshot, width: int) -> list[Line]:
             usage = line.usage
             spans.append(
                 (
-                    f"  {short_model(line.model)}  prompt {thousands(usage.prompt)}  output {thousands(usage.output)}",
+                    f"  {short_model(line.model)}  prompt {thousands(usage.prompt)}  out {thousands(usage.output)}",
                     "faint",
                 )
             )

@@ -19,6 +19,7 @@ from engine.snapshot import TaskView
 from tui.source.runs import Listing, Progress, Runs
 
 if TYPE_CHECKING:
+    from engine.llm.prices import PriceTable
     from engine.store.lessons.record import Lesson
     from engine.store.lessons.search import SearchResult
 
@@ -41,14 +42,31 @@ class LessonSearch(Protocol):
 
 
 class Lookups:
-    """Looks things up for one source. `open_lessons` opens the store when it is first needed, in a thread."""
+    """Looks things up for one source.
+
+    `open_lessons` opens the store when it is first needed, in a thread; `prices` is the user's own price file.
+    """
 
     def __init__(
-        self, open_lessons: Callable[[], LessonSearch] | None = None, runs: Runs | None = None
+        self,
+        open_lessons: Callable[[], LessonSearch] | None = None,
+        runs: Runs | None = None,
+        prices: Path | None = None,
     ) -> None:
+        self._price_file = prices
+        self._prices: PriceTable | None = None
         self._open_lessons = open_lessons
         self._runs = runs
         self._lessons: asyncio.Future[LessonSearch] | None = None
+
+    def prices(self) -> PriceTable | None:
+        """The table that calls are priced by today, read once; None where the user's own file cannot be read."""
+        from engine.llm.prices import load_prices
+
+        if self._prices is None:
+            with suppress(TaskyardError):
+                self._prices = load_prices(self._price_file)
+        return self._prices
 
     @property
     def has_lessons(self) -> bool:

@@ -105,7 +105,7 @@ class TaskBody(Pager):
         elif self.section == "Lessons":
             self.show(lesson_lines(self._shown(view), cells, view.taught))
         elif self.section == "Cost":
-            self.show(cost_lines(view, cells))
+            self.show(cost_lines(view, cells, self._lookups.prices()))
         elif self.section == "Diff":
             self._load_diff(view, frame.snapshot.run.repository)
         elif self.section == "Prompt":
