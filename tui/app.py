@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
@@ -36,7 +35,7 @@ from tui.screens.palette import Palette
 from tui.screens.task import TaskScreen
 from tui.source import Source
 from tui.steering import Steering
-from tui.terminal import ENDING, TerminalDriver
+from tui.terminal import TerminalDriver, hear_endings
 from tui.theme import DARK, DEFAULT_VARIABLES, LIGHT, theme_for
 from tui.widgets.typed_field import TypedField
 
@@ -103,6 +102,8 @@ class DashboardApp(App[int]):
         self.frame = self.look(source)
         self._heeded = self.frame.snapshot
         self._since = self.frame.now
+        self._ending = False
+        self._stop_hearing: Callable[[], None] = lambda: None
         self._pulse = Pulse(self._beat, quick=FRAMES, calm=FRAMES_IN_CALM)
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
@@ -125,9 +126,12 @@ class DashboardApp(App[int]):
     def on_mount(self) -> None:
         """Take signals over, and start the source once the first frame is on the screen."""
         loop = asyncio.get_running_loop()
-        for number in ENDING:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self.end, number)
+
+        def heard(number: int) -> None:
+            self._ending = True
+            loop.call_soon_threadsafe(self.end, number)
+
+        self._stop_hearing = hear_endings(heard)
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -159,6 +163,7 @@ class DashboardApp(App[int]):
     def on_unmount(self) -> None:
         """Look no more."""
         self._pulse.stop()
+        self._stop_hearing()
 
     def _beat(self) -> bool:
         """Show what changed; says whether anything happened but that time passed in a run."""
@@ -289,7 +294,8 @@ class DashboardApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Whoever is at the keys or the mouse sees at once what comes of it; after a quit, nothing does."""
         if isinstance(event, events.InputEvent | events.Paste):
-            if not self.screen_stack:
+            # Thousands of keys may stand between a signal and its end, and each would take its time.
+            if self._ending or not self.screen_stack:
                 return
             self._pulse.hurry()
         await super().on_event(event)

@@ -6,23 +6,29 @@ number = lend(["less", path])           the signal that came meanwhile to end th
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import IO, Any, cast
 
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that end the dashboard."""
 
 _TYPED = (signal.SIGINT, signal.SIGQUIT)
 """Those that a terminal sends at a key: while a program has the terminal they are for that program."""
+
+_BURST = 100
+"""Keys that may wait for the dashboard at once."""
 
 _PATIENCE = 1.0
 """Seconds in which a program may end by itself once it was told to."""
@@ -59,11 +65,26 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._file = cast("Any", _Ear(cast("IO[str]", sys.__stderr__)))
+        self._taken = 0
 
     def write(self, data: str) -> None:
         """Write; while another program has the terminal there is nothing to write to."""
         if self._writer_thread is not None and self._writer_thread.is_alive():
             super().write(data)
+
+    def process_message(self, message: Message) -> None:
+        """Hand on what was typed, no faster than it is worked off: what waits longer waits in the terminal.
+
+        Else minutes of work pile up behind a key that is stuck or a paste in single keys, and a signal comes last.
+        """
+        super().process_message(message)
+        self._taken += 1
+        if self._taken % _BURST or threading.current_thread() is not self._key_thread:
+            return
+        caught_up = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)
+        queue: asyncio.Queue[Message | None] = self._app._message_queue
+        while not self.exit_event.is_set() and (not caught_up.done() or queue.qsize() > _BURST):
+            time.sleep(0.002)
 
 
 def lend(command: Sequence[str]) -> int | None:
@@ -96,6 +117,22 @@ def lend(command: Sequence[str]) -> int | None:
     if told:
         return told[0]
     return signal.SIGHUP if _gone() else None
+
+
+def hear_endings(tell: Callable[[int], None]) -> Callable[[], None]:
+    """Call `tell` with each signal that ends the dashboard, in the middle of whatever goes on; gives what stops that.
+
+    asyncio would hear of none while thousands of keys wait: each of them fills the pipe that signals come by.
+    """
+    before = {n: handler for n in ENDING if (handler := signal.getsignal(n)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, lambda number, _: tell(number))
+
+    def stop() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    return stop
 
 
 @contextlib.contextmanager

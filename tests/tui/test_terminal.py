@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -61,6 +65,37 @@ def test_a_signal_gives_the_terminal_back_and_stops_the_source(number: signal.Si
         assert time.monotonic() - begin < 5
         assert terminal.restored
         assert b"stopped" in terminal.raw
+
+
+@pytest.mark.parametrize(("before", "keys"), [("", "j"), ("/", "a"), ("4", "ab"), ("", "?")])
+def test_a_signal_ends_it_in_a_flood_of_keys(before: str, keys: str) -> None:
+    """They used to fill the pipe that signals come by, and to wait in their thousands before the end."""
+    with stage("finished") as terminal:
+        terminal.until_shows("q quits")
+        terminal.press(before)
+        over = threading.Event()
+        flooding = threading.Thread(target=_flood, args=(os.dup(terminal.process.child_fd), keys, over))
+        flooding.start()
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            terminal.read(draw=False)
+        begin = time.monotonic()
+        terminal.process.kill(signal.SIGTERM)
+        while terminal.process.isalive():
+            terminal.read(draw=False)
+            assert time.monotonic() - begin < 5
+        over.set()
+        flooding.join()
+        assert terminal.process.exitstatus == 128 + signal.SIGTERM
+
+
+def _flood(descriptor: int, keys: str, over: threading.Event) -> None:
+    """Press keys as fast as they are taken."""
+    with contextlib.suppress(OSError):
+        while not over.is_set():
+            if select.select([], [descriptor], [], 0.1)[1]:
+                os.write(descriptor, keys.encode() * 20)
+    os.close(descriptor)
 
 
 def test_a_broken_engine_ends_the_dashboard_and_is_told_in_words() -> None:
