@@ -176,7 +176,8 @@ class Orchestrator:
             await parts.claim_anew()
         except RunBusyError as busy:
             self._rest.refuse()
-            self._bus.notice("error", f"this run cannot go on: {busy}")
+            # What to do comes first: where there is one line for it, the end is cut off.
+            self._bus.notice("error", f"this run cannot go on: {busy.hint}; {busy.message}")
             return False
         await self._bus.commit(ev.RunResumed(at=self._now(), host=parts.host, pid=parts.pid, rested=True))
         self._course.go_on()

@@ -153,7 +153,8 @@ class DashboardApp(App[int]):
         """A frame of this source as it is now."""
         playback = source.playback
         tape = (playback.playing, playback.speed) if playback is not None else None
-        return Frame(source.latest(), source.now(), source.health(), source.mode, self.dismissed, tape)
+        over = source is not self.behind
+        return Frame(source.latest(), source.now(), source.health(), source.mode, self.dismissed, tape, over)
 
     def turn_to(self, source: Source, *, dismissed: int) -> None:
         """Show another source from now on; of its notices, those up to `dismissed` were seen."""
@@ -256,6 +257,12 @@ class DashboardApp(App[int]):
         """Say something in passing, on the line of the keys."""
         self.notify(message, severity=severity, markup=False, timeout=4)
 
+    def _untell(self) -> None:
+        """Take away what was said in passing, whose place another key may leave; what went wrong stays its time."""
+        told = list(self._notifications)
+        if told and all(each.severity != "error" for each in told):
+            self.clear_notifications()
+
     # Commands
 
     @property
@@ -298,6 +305,8 @@ class DashboardApp(App[int]):
             if self._ending or not self.screen_stack:
                 return
             self._pulse.hurry()
+        if isinstance(event, events.Key | events.MouseDown):
+            self._untell()
         await super().on_event(event)
 
     async def on_key(self, event: events.Key) -> None:

@@ -12,7 +12,7 @@ from tui.source.protocol import Health, Mode
 class Frame:
     """One moment of the dashboard. `now` is in seconds since the epoch, by the source's clock.
     `dismissed` is the number of the last notice that somebody took note of; `tape` says of a replay whether it plays,
-    and how fast."""
+    and how fast; `over` whether the replay covers the run that the dashboard was started for."""
 
     snapshot: Snapshot
     now: float
@@ -20,6 +20,7 @@ class Frame:
     mode: Mode
     dismissed: int = 0
     tape: tuple[bool, float] | None = None
+    over: bool = False
 
     @property
     def errors(self) -> int:

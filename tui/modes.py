@@ -54,3 +54,7 @@ class ModeBound:
     def in_bar(self, binding: Binding) -> bool:
         """Whether the key bar shows the key while this is the screen; it works all the same."""
         return binding.show
+
+    def words_in_bar(self, binding: Binding) -> str:
+        """What the key bar says of the key, where that is not what the binding says."""
+        return ""

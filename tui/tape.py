@@ -10,11 +10,18 @@ LEAST_BAR = 8
 """Cells that the bar keeps, whatever else there would be to say."""
 
 
-def tape_line(tape: Playback, cells: int) -> Line:
-    """The line in `cells` cells: of what stands beside the bar, what helps least goes first."""
+LEAVE = "esc leaves the replay"
+
+
+def tape_line(tape: Playback, cells: int, *, over: bool = False) -> Line:
+    """The line in `cells` cells: of what stands beside the bar, what helps least goes first.
+
+    `over`: whether the replay covers a run that escape goes back to.
+    """
     state = "▶" if tape.playing else "‖"
     left = text(f" {state} {duration(tape.position)} ", "batch strong")
     parts = (
+        *(((1, LEAVE),) if over else ()),
         (0, duration(tape.length)),
         (1, f"×{tape.speed:g}"),
         (2, "p play/pause"),

@@ -137,6 +137,8 @@ def test_a_finished_run_does_not_go_on_beside_another(desk: Callable[..., Desk],
     assert first.latest().run.finished is not None
     notice = next(event for event in here.heard[before:] if isinstance(event, Noticed))
     assert notice.level == "error"
+    what_to_do = "quit, and start again" if ended else "look on with"
+    assert notice.text.startswith(f"this run cannot go on: {what_to_do}"), "the end of a long line is cut off"
     whose = f"run {second.latest().run.run} has worked on" if ended else f"process {os.getpid()}"
     assert whose in notice.text
     assert here.resumes == 0

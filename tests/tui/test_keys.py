@@ -358,8 +358,7 @@ async def test_after_the_end_there_is_nothing_to_pause_or_drain_and_what_was_lef
     app = DashboardApp(source)
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
-        await pilot.press("p", "X")
-        told = [toast.message for toast in app._notifications]
+        told = await said(app, pilot, "p") + await said(app, pilot, "X")
         assert [words.split(":")[0] for words in told] == [
             "the run has finished",
             "the run has finished already",
@@ -468,6 +467,27 @@ async def test_a_question_says_which_keys_answer_it(size: str) -> None:
         assert calls(source) == []
 
 
+@pytest.mark.parametrize("size", moments.SIZES)
+@pytest.mark.parametrize("batches", [1, 1000])
+async def test_the_answer_that_changes_nothing_is_always_in_view(batches: int, size: str) -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=moments.SIZES[size]) as pilot:
+        await ready(app)
+        answers: list[str | None] = []
+        app.ask(PendingBatchesScreen(batches, settled=lambda: False), answers.append)
+        await until(lambda: bool(app.screen.query("#stay")) and bool(app.screen.query_one("#stay").size))
+        dialog = app.screen.query_one(".dialog").content_region
+        said = [(str(button.label), button.region) for button in app.screen.query(Button)]
+        assert [words for words, _ in said] == [
+            "Leave (y)",
+            "Cancel the batch (c)" if batches == 1 else "Cancel the batches (c)",
+            "Stay (n)",
+        ]
+        assert all(dialog.contains_region(region) for _, region in said), (dialog, said)
+        await pilot.click("#stay")
+        await until(lambda: answers == [""])
+
+
 async def test_one_question_is_asked_at_a_time() -> None:
     source = moments.running()
     app = DashboardApp(source)
@@ -553,10 +573,8 @@ async def test_a_watched_run_cannot_be_touched_and_says_so() -> None:
     app = DashboardApp(moments.stale())
     async with app.run_test(size=WIDE, notifications=True) as pilot:
         await ready(app)
-        await pilot.press("p", "r", "x")
-        await pilot.pause()
+        told = [words for key in "prx" for words in await said(app, pilot, key)]
         assert isinstance(app.screen, MainScreen)
-        told = [notice.message for notice in app._notifications]
         assert told == ["read-only: this run belongs to another process"] * 3
         await pilot.press("q")
     assert app.return_value == 0

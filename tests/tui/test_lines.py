@@ -210,6 +210,16 @@ def test_of_how_a_run_ended_what_matters_least_goes_first(cells: int, words: str
     assert plain(banner_line(frame, cells)) == f"■ {expected}"
 
 
+def test_a_replay_over_a_run_ends_with_how_to_leave_it() -> None:
+    ended = samples.finished(at=2.0, status="landed", landed=5, failed=0, blocked=0, pushes=2)
+    snapshot = Snapshot(run=RunView(started=1.0, finished=ended))
+    over = plain(banner_line(Frame(snapshot, 3.0, Health(), "REPLAY", over=True), 130))
+    assert over.endswith(" · esc leaves the replay")
+    assert plain(banner_line(Frame(snapshot, 3.0, Health(), "REPLAY"), 130)).endswith(" · q quits")
+    tape = Tape(120.0, 4.0, lambda: 0.0)
+    assert "▱ esc leaves the replay  02:00" in plain(tape_line(tape, 80, over=True))
+
+
 @pytest.mark.parametrize(
     ("cells", "words"),
     [

@@ -97,8 +97,10 @@ async def test_a_key_of_another_mode_says_why_not(mode: Mode) -> None:
     }[mode]
     app = DashboardApp(source_in(mode))
     async with app.run_test(size=WIDE, notifications=True) as pilot:
-        await pilot.press(*refused)
-        await until(lambda: [n.message for n in app._notifications] == [words] * len(refused))
+        for key in refused:
+            app.clear_notifications()
+            await pilot.press(key)
+            await until(lambda: [n.message for n in app._notifications] == [words])
 
 
 async def test_once_all_has_landed_the_footer_offers_what_can_still_be_done() -> None:
@@ -156,3 +158,37 @@ async def test_the_palette_offers_what_works(mode: Mode) -> None:
 def test_what_no_table_names_works_everywhere() -> None:
     assert all(works_in("app.help", mode) and works_in("panel(1)", mode) for mode in MODES)
     assert [mode for mode in MODES if works_in("more(1)", mode)] == ["LIVE"]
+
+
+async def test_what_a_key_was_told_goes_at_the_next_key_and_at_a_click() -> None:
+    app = DashboardApp(source_in("LIVE"))
+    async with app.run_test(size=WIDE, notifications=True) as pilot:
+        await ready(app)
+        await pilot.press("right_square_bracket")
+        await until(lambda: [n.message for n in app._notifications] == ["that is for replays"])
+        await pilot.press("j")
+        assert list(app._notifications) == []
+        await pilot.press("right_square_bracket")
+        await until(lambda: len(app._notifications) == 1)
+        await pilot.click("#header")
+        assert list(app._notifications) == []
+        app.tell("it broke", "error")
+        await pilot.press("j")
+        assert [n.message for n in app._notifications] == ["it broke"], "this was no answer to a key"
+
+
+@pytest.mark.parametrize("size", moments.SIZES)
+async def test_a_panel_in_full_offers_the_way_back_and_a_click_takes_it(size: str) -> None:
+    app = DashboardApp(source_in("LIVE"))
+    async with app.run_test(size=moments.SIZES[size]) as pilot:
+        await ready(app)
+        assert "esc" not in bar(app)
+        await pilot.press("3")
+        if size == "wide":
+            await pilot.press("plus")
+        await until(lambda: bar(app).startswith(" esc back "))
+        assert "zoom" not in bar(app)
+        assert not app.screen.query_one("#dispatch").display
+        await pilot.click(KeyBar, offset=(2, 0))
+        await until(lambda: app.screen.query_one("#dispatch").display)
+        assert "esc" not in bar(app)

@@ -15,11 +15,13 @@ from engine.store.owner import Owner
 from engine.store.state_db import open_state
 from tests.tui import moments, past, sample_run
 from tests.tui.test_keys import WIDE, ready, shown, until
+from tests.tui.test_modes import bar
 from tui.app import DashboardApp
 from tui.screens.main import MainScreen
 from tui.screens.runs import RunsScreen
 from tui.screens.task import TaskScreen
 from tui.source import Lookups, RecordedSource, ReplaySource, WatchSource
+from tui.widgets.key_bar import KeyBar
 from tui.widgets.run_list import RunList
 
 BEGIN = past.BEGIN
@@ -170,6 +172,29 @@ async def test_quitting_from_a_replay_asks_about_the_live_run_behind_it(tmp_path
         await pilot.press("ctrl+c", "ctrl+c")
         await until(lambda: not app.is_running)
     assert app.return_value == 130
+
+
+@pytest.mark.parametrize("size", moments.SIZES)
+async def test_a_replay_over_a_run_says_how_to_leave_it(size: str, tmp_path: Path) -> None:
+    app = DashboardApp(live(tmp_path))
+    async with app.run_test(size=moments.SIZES[size], notifications=True) as pilot:
+        await ready(app)
+        app.replays.open("r-oldest")
+        await until(lambda: app.frame.mode == "REPLAY" and isinstance(app.screen, MainScreen))
+        await until(lambda: bar(app).startswith(" esc leaves the replay "))
+        assert bar(app).rstrip().endswith("q quit"), "what is kept fits"
+        if size != "narrow":
+            await until(lambda: "esc leaves the replay" in shown(app, "#tape"))
+        await pilot.press("r")
+        await until(lambda: [n.message for n in app._notifications] == ["read-only: this is a replay"])
+        await pilot.press("escape")
+        await until(lambda: app.frame.mode == "LIVE")
+        assert "replay" not in bar(app)
+        assert list(app._notifications) == []
+        app.replays.open("r-oldest")
+        await until(lambda: app.frame.mode == "REPLAY" and "leaves" in bar(app))
+        await pilot.click(KeyBar, offset=(2, 0))
+        await until(lambda: app.frame.mode == "LIVE")
 
 
 async def test_another_run_is_opened_from_a_replay_in_its_place(tmp_path: Path) -> None:

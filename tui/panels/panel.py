@@ -107,6 +107,6 @@ class Panel(Vertical):
         self.screen.set_focus(self.query_one(LineView))
 
     def on_click(self, event: events.Click) -> None:
-        """A double click on a panel opens it in full."""
+        """A double click on a panel opens it in full, or closes it."""
         if event.chain == 2 and not isinstance(event.widget, LineView):
             self.post_message(self.Wanted(self.NUMBER))

@@ -52,7 +52,7 @@ class ConfirmScreen(Question[bool]):
         Binding("y", "answer(True)", "Yes", show=False),
         Binding("n,escape", "answer(False)", "No", show=False),
         Binding("q", "app.leave", "Quit the dashboard", show=False),
-        Binding("left,right,tab", "app.focus_next", "Other button", show=False),
+        Binding("left,right,up,down,tab", "app.focus_next", "Other button", show=False),
     ]
     KEYS = "y, n or esc"
 
@@ -91,9 +91,11 @@ class PendingBatchesScreen(Question[str]):
         Binding("c", "answer('cancel')", "Quit and cancel them", show=False),
         Binding("n,escape", "answer('')", "Stay", show=False),
         Binding("q", "app.leave", "Quit and leave them", show=False),
-        Binding("left,right,tab", "app.focus_next", "Other button", show=False),
+        Binding("left,right,up,down,tab", "app.focus_next", "Other button", show=False),
     ]
     KEYS = "y, c, n or esc"
+    BROAD = 64
+    """Cells from which the answers stand side by side."""
 
     def __init__(self, pending: int, *, settled: Callable[[], bool]) -> None:
         super().__init__(settled)
@@ -101,8 +103,11 @@ class PendingBatchesScreen(Question[str]):
 
     def compose(self) -> ComposeResult:
         """The question and three answers."""
+        self._arrange()
         one = self._pending == 1
-        batches, them = ("a batch is", "it") if one else (f"{self._pending} batches are", "them")
+        batches, them = (
+            ("a batch is", "the batch") if one else (f"{self._pending} batches are", "the batches")
+        )
         with Vertical(classes="dialog"):
             yield Static(Content(f"Quit while {batches} at the model service?"), classes="question")
             yield Static(
@@ -117,6 +122,13 @@ class PendingBatchesScreen(Question[str]):
     def on_mount(self) -> None:
         """The safe answer is one key away."""
         self.query_one("#stay").focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another width may need another layout."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        self.set_class(self.app.size.width < self.BROAD, "-narrow")
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:

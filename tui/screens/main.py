@@ -128,6 +128,10 @@ class MainScreen(FrameScreen):
 
     def in_bar(self, binding: Binding) -> bool:
         """Once the run has ended, what can still be done with it; and where to look at what it left."""
+        if binding.action == "back":
+            return bool(self.words_in_bar(binding))
+        if binding.action == "zoom" and self._opened is not None:
+            return False  # the key back stands there for it
         if not self._left.over:
             return binding.show
         match binding.action:
@@ -138,10 +142,18 @@ class MainScreen(FrameScreen):
             case "cancel":
                 return False
             case "zoom":
-                return self._opened is not None  # there is little room, and no way back to show
+                return False  # there is little room
             case "panel(4)" | "panel(5)":
                 return True
         return binding.show
+
+    def words_in_bar(self, binding: Binding) -> str:
+        """Where escape leads, when that has to be seen."""
+        if binding.action != "back":
+            return ""
+        if self._opened is not None:
+            return "back"
+        return "leaves the replay" if self.dashboard.replays.showing else ""
 
     # Layout
 
@@ -174,10 +186,11 @@ class MainScreen(FrameScreen):
 
     @on(Panel.Wanted)
     def _panel_wanted(self, event: Panel.Wanted) -> None:
-        self._open(event.number)
+        self._open(event.number if event.number != self._opened else None)
 
     def _open(self, number: int | None) -> None:
         self._opened = number
+        self.query_one(KeyBar).refresh()
         self._arrange()
         self._panel(number or 1).focus_inside()
         self.call_after_refresh(self.catch_up)
@@ -199,7 +212,7 @@ class MainScreen(FrameScreen):
         estimate = self._forecast.at(frame.snapshot, frame.now)
         self.query_one("#header", LineView).show([header_line(frame, cells, estimate)])
         if (tape := self.dashboard.source.playback) is not None:
-            self.query_one("#tape", LineView).show([tape_line(tape, cells)])
+            self.query_one("#tape", LineView).show([tape_line(tape, cells, over=frame.over)])
         self._show_banner(frame, cells)
         if (left := Left.of(frame)) != self._left:
             self._left = left

@@ -10,6 +10,7 @@ from tui.frame import Frame
 from tui.line import BLANK, Line, joined, shed, text, width
 from tui.plain import count
 from tui.sums import counts_at_the_end, end_in_words, plus_unpriced
+from tui.tape import LEAVE
 
 
 def banner_line(frame: Frame, cells: int) -> Line:
@@ -65,6 +66,6 @@ def _finished(ended: RunFinished, frame: Frame, cells: int) -> Line:
         (4, text(f"{spent}, {dollars(ended.usd_saved)} saved", "muted")),
         (1, text("r tries a task again", "accent") if again else BLANK),
         (1, text("n says why", "accent") if frame.snapshot.refused else BLANK),
-        (3, text("q quits", "accent")),
+        (1, text(LEAVE, "accent")) if frame.over else (3, text("q quits", "accent")),
     ]
     return shed(parts, cells, " · ")

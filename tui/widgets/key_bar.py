@@ -29,7 +29,7 @@ SHOWN_AS = {
 }
 
 
-KEPT = frozenset({"help", "leave", "app.pop_screen", "open"})
+KEPT = frozenset({"help", "leave", "app.pop_screen", "open", "back"})
 
 
 def key_name(binding: Binding) -> str:
@@ -85,13 +85,19 @@ class KeyBar(Widget):
             typed = len(name) == 1 and focused is not None and focused.check_consume_key(binding.key, name)
             in_bar = screen.in_bar(binding) if isinstance(screen, ModeBound) else binding.show
             if in_bar and active.enabled and not typed and binding.action not in parts:
-                words = f" {binding.description.lower()} "
-                parts[binding.action] = (binding, ((" " + key_name(binding), "accent"), (words, "muted")))
-        for action in reversed(list(parts)):
+                said = (screen.words_in_bar(binding) if isinstance(screen, ModeBound) else "") or (
+                    binding.description.lower()
+                )
+                parts[binding.action] = (
+                    binding,
+                    ((" " + key_name(binding), "accent"), (f" {said} ", "muted")),
+                )
+        if "back" in parts:  # the way out stands where it is looked for first
+            parts = {"back": parts["back"], **parts}
+        for action in [*(each for each in reversed(list(parts)) if each not in KEPT), "open"]:
             if sum(width(part) for _, part in parts.values()) <= self.size.width:
                 break
-            if action not in KEPT:
-                del parts[action]
+            parts.pop(action, None)
         return list(parts.values())
 
     def on_click(self, event: events.Click) -> None:
