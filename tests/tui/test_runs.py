@@ -180,7 +180,7 @@ async def test_a_replay_over_a_run_says_how_to_leave_it(size: str, tmp_path: Pat
     async with app.run_test(size=moments.SIZES[size], notifications=True) as pilot:
         await ready(app)
         app.replays.open("r-oldest")
-        await until(lambda: app.frame.mode == "REPLAY" and isinstance(app.screen, MainScreen))
+        await until(lambda: app.frame.mode == "REPLAY" and bool(app.screen.query(KeyBar)))
         await until(lambda: bar(app).startswith(" esc leaves the replay "))
         assert bar(app).rstrip().endswith("q quit"), "what is kept fits"
         if size != "narrow":
@@ -192,7 +192,8 @@ async def test_a_replay_over_a_run_says_how_to_leave_it(size: str, tmp_path: Pat
         assert "replay" not in bar(app)
         assert list(app._notifications) == []
         app.replays.open("r-oldest")
-        await until(lambda: app.frame.mode == "REPLAY" and "leaves" in bar(app))
+        await until(lambda: app.frame.mode == "REPLAY" and bool(app.screen.query(KeyBar)))
+        await until(lambda: "leaves" in bar(app))
         await pilot.click(KeyBar, offset=(2, 0))
         await until(lambda: app.frame.mode == "LIVE")
 
