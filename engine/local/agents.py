@@ -50,30 +50,35 @@ class Agents:
     ) -> T:
         """Give the JSON that the Planner's or the Judge's command answers with.
 
-        One that answers with something else is asked again, and told what was wrong: the work is not at fault. Raises
-        HaltedError where the command has never answered as asked in this run, StageFailedError where it has.
+        One that answers with something else, or runs out of time, is asked again, and told what was wrong: the work is
+        not at fault. Raises HaltedError where the command has never answered as asked in this run, StageFailedError
+        where it has.
         """
         who = role.capitalize()
-        complaint = ""
+        complaint = why = problem = ""
         for again in range(MOST_ASKED):
             if again:
-                self._context.logs.mark(attempt, stage, "asked again: the answer could not be used")
+                self._context.logs.mark(attempt, stage, f"asked again: {why}")
                 self._context.logs.progress(attempt, f"the {who} is asked again")
-            said = await self.run(role, stage, attempt, plan, diff, complaint)
+            try:
+                said = await self.run(role, stage, attempt, plan, diff, complaint)
+            except StageFailedError as error:
+                why = problem = error.message
+                continue
             try:
                 answer = read_json(said.text, kind, who)
             except StageFailedError as error:
                 problem = f"{error.message} ({said.complaint})" if said.complaint else error.message
-                complaint = error.feedback
+                why, complaint = "the answer could not be used", error.feedback
                 continue
             self._answered.add(role)
             return answer
         if role not in self._answered:
-            raise HaltedError(problem, f"mend the command of [roles.{role}], and run again")
+            raise HaltedError(problem, f"mend the command of [roles.{role}] or its limits, and run again")
         raise StageFailedError(
             problem,
             failure_type=BAD_ANSWER,
-            feedback=f"Nothing is known to be wrong with the work: the {who} gave no answer that could be read.",
+            feedback=f"Nothing is known to be wrong with the work: the {who} gave no answer that could be used.",
         )
 
     async def run(

@@ -45,7 +45,9 @@ class Yard:
         self.told = told
         told.mkdir()
 
-    def write(self, *, board: str = BOARD, env: str = "", more: str = "", **roles: str) -> None:
+    def write(
+        self, *, board: str = BOARD, env: str = "", limits: str = "", more: str = "", **roles: str
+    ) -> None:
         """Commit the board and the settings; a role without a script is nobody's."""
         lines = []
         for role in Role:
@@ -57,7 +59,7 @@ class Yard:
                 "task=$(sed -n 's/^Task: //p' $given); "
             )
             command = json.dumps(["/bin/sh", "-c", begin + roles[role]])
-            lines.append(f'[roles.{role}]\nkind = "command"\ncommand = {command}\nenv = [{env}]\n')
+            lines.append(f'[roles.{role}]\nkind = "command"\ncommand = {command}\nenv = [{env}]\n{limits}')
         more = more or "[run]\nmax_concurrency = 1\n"
         settings = "".join(lines) + f'[git]\nmax_age = "100ms"\n{more}'
         self.made.commit("Plan", {"tasks/board.md": board, "taskyard.toml": settings})
@@ -221,6 +223,18 @@ def test_a_judge_that_answers_wrongly_is_asked_again_and_told_what_was_wrong(yar
         "── asked again: the answer could not be used ──",
         '{"approved": true, "reason": "fine"}',
     ]
+
+
+def test_a_judge_that_runs_out_of_time_is_asked_again_and_then_stops_the_run(yard: Yard) -> None:
+    yard.write(implementer=WRITES, judge="sleep 60", limits='timeout = "1s"\n')
+    status, events, said = yard.run()
+    assert status == 2
+    assert (
+        "/bin/sh ran for more than 1 s and was ended: mend the command of [roles.judge] or its limits" in said
+    )
+    assert (len(yard.given("implementer")), len(yard.given("judge"))) == (1, 3)
+    assert not [event for event in events if isinstance(event, AttemptFailed | LessonRecorded | TaskEnded)]
+    assert "[!]" not in yard.board()
 
 
 def test_one_bad_answer_of_a_judge_that_can_answer_fails_the_task_and_teaches_nobody(yard: Yard) -> None:
