@@ -87,14 +87,10 @@ def batch_lines(frame: Frame, width: int) -> list[Line]:
             lines += _train_lines(train, frame, width)
     lines.append((("      ", "text"), (pushes_in_words(snapshot), "muted")))
     line = _queue_line("model", model_queue(snapshot), frame)
-    if out := _out_in_words(snapshot):
-        beside = (*line, (f" · {out}", "batch"))
-        line, below = (
-            (beside, ()) if cells_of(beside) <= width else (line, (("      ", "text"), (out, "batch")))
-        )
-        lines += [line, below] if below else [line]
-    else:
-        lines.append(line)
+    out = _out_in_words(snapshot)
+    beside = (*line, (f" · {out}", "batch")) if out else line
+    # Where there is no room for it, the batches below tell it one by one.
+    lines.append(beside if cells_of(beside) <= width else line)
     for batch in snapshot.batches:
         if batch.ended_at is None:
             lines += _model_batch_lines(batch, frame, full=full)
