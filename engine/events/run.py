@@ -117,7 +117,7 @@ class CycleStarted(Event, frozen=True, kw_only=True):
     state: msgspec.Raw
 
 
-class RunFinished(Event, frozen=True, kw_only=True):
+class RunFinished(Event, frozen=True, kw_only=True, omit_defaults=False):
     """The last event of a run, and the last line of `run --json`. Scripts may rely on every field.
 
     `status`: landed (all that the board asks for), failed (some did not land), budget, interrupted. `blocked` counts
