@@ -164,7 +164,8 @@ class LinesScreen(Guarded, ModalScreen[None]):
 
     def draw(self) -> None:
         """Write the lines for the width there is, while the screen is open."""
-        if self in self.app.screen_stack:  # else closed by a key that came before it was drawn
+        # Else it was closed by a key that came before it was drawn, or the app ends and has taken the lines away.
+        if self in self.app.screen_stack and self.query(LineView):
             self.write()
 
     def write(self) -> None:
