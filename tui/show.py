@@ -19,7 +19,7 @@ from tui.app import DashboardApp
 from tui.format import safe_text
 from tui.hints import Hints
 from tui.source import Source
-from tui.terminal import ENDING
+from tui.terminal import ENDING, TerminalDriver
 
 if TYPE_CHECKING:
     from engine.settings import NotifySettings
@@ -60,6 +60,8 @@ def show(
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
         asyncio.run(source.stop())
+        if isinstance(app._driver, TerminalDriver):
+            app._driver.release()
     _flush_terminal()
     error = source.error
     if error is not None:

@@ -72,6 +72,12 @@ class TerminalDriver(LinuxDriver):
         if self._writer_thread is not None and self._writer_thread.is_alive():
             super().write(data)
 
+    def release(self) -> None:
+        """Let its threads end, in whatever way the dashboard did: the interpreter would wait for them for ever."""
+        self.exit_event.set()
+        if self._writer_thread is not None and self._writer_thread.is_alive():
+            self._writer_thread.stop()
+
     def process_message(self, message: Message) -> None:
         """Hand on what was typed, no faster than it is worked off: what waits longer waits in the terminal.
 

@@ -67,6 +67,21 @@ def test_a_signal_gives_the_terminal_back_and_stops_the_source(number: signal.Si
         assert b"stopped" in terminal.raw
 
 
+def test_a_terminal_that_cannot_be_given_back_does_not_keep_the_process() -> None:
+    code = (
+        "from tui.terminal import TerminalDriver\n"
+        "def fail(driver): raise RuntimeError('no')\n"
+        "TerminalDriver.disable_input = fail\n"
+        "from tests.tui import moments\n"
+        "from tui.show import show\n"
+        "raise SystemExit(show(moments.finished()))"
+    )
+    with Terminal(["-c", code]) as terminal:
+        terminal.until_shows("q quits")
+        terminal.press("q")
+        terminal.end()
+
+
 @pytest.mark.parametrize(("before", "keys"), [("", "j"), ("/", "a"), ("4", "ab"), ("", "?")])
 def test_a_signal_ends_it_in_a_flood_of_keys(before: str, keys: str) -> None:
     """They used to fill the pipe that signals come by, and to wait in their thousands before the end."""
