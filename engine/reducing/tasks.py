@@ -274,9 +274,7 @@ def _lesson_resolved(state: Facts, e: ev.LessonResolved) -> None:
         state.change(
             e.task,
             learned=tuple(lesson for lesson in view.learned if lesson != e.lesson),
-            taught=tuple(
-                replace(each, resolved=True) if each.id == e.lesson else each for each in view.taught
-            ),
+            taught=_retold(view, e.lesson, resolved=True),
         )
     state.lesson_notes = tuple(
         replace(note, resolved=True) if note.lesson == e.lesson else note for note in state.lesson_notes
@@ -286,11 +284,12 @@ def _lesson_resolved(state: Facts, e: ev.LessonResolved) -> None:
 def _lesson_left_open(state: Facts, e: ev.LessonLeftOpen) -> None:
     view = state.tasks.get(e.task)
     if view is not None:
-        taught = tuple(
-            replace(each, landed_with=e.attempt, changed=e.changed) if each.id == e.lesson else each
-            for each in view.taught
-        )
-        state.change(e.task, taught=taught)
+        state.change(e.task, taught=_retold(view, e.lesson, landed_with=e.attempt, changed=e.changed))
+
+
+def _retold(view: TaskView, lesson: str, **news: Any) -> tuple[LessonTaught, ...]:
+    """The lessons that the task taught, with what is known anew of one of them."""
+    return tuple(replace(each, **news) if each.id == lesson else each for each in view.taught)
 
 
 HANDLERS: dict[type[ev.Event], Callable[[Facts, Any], None]] = {
