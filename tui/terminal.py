@@ -14,8 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import IO, Any, cast
 
 from textual.drivers.linux_driver import LinuxDriver
@@ -109,17 +108,20 @@ def lend(command: Sequence[str]) -> int | None:
         killer.daemon = True
         killer.start()
 
-    def hear(number: int, _: FrameType | None) -> None:
+    def hear(number: int) -> None:
         if number not in _TYPED:
             told.append(number)
             if len(told) == 1:
                 tell_child()
 
-    with _listening(hear):
+    stop_hearing = hear_endings(hear)
+    try:
         child = subprocess.Popen(command)
         if told:  # it came before there was a child to tell
             tell_child()
         child.wait()
+    finally:
+        stop_hearing()
     if told:
         return told[0]
     return signal.SIGHUP if _gone() else None
@@ -130,7 +132,7 @@ def hear_endings(tell: Callable[[int], None]) -> Callable[[], None]:
 
     asyncio would hear of none while thousands of keys wait: each of them fills the pipe that signals come by.
     """
-    before = {n: handler for n in ENDING if (handler := signal.getsignal(n)) is not signal.SIG_IGN}
+    before = {n: handler for n in ENDING if (handler := signal.getsignal(n)) not in (signal.SIG_IGN, None)}
     for number in before:
         signal.signal(number, lambda number, _: tell(number))
 
@@ -139,23 +141,6 @@ def hear_endings(tell: Callable[[int], None]) -> Callable[[], None]:
             signal.signal(number, handler)
 
     return stop
-
-
-@contextlib.contextmanager
-def _listening(hear: Any) -> Iterator[None]:
-    """Hear the signals here and now: asyncio would only once its loop turns again."""
-    wakeup = signal.set_wakeup_fd(-1)
-    before = {n: signal.getsignal(n) for n in ENDING}
-    heard = [n for n, handler in before.items() if handler not in (signal.SIG_IGN, None)]
-    for number in heard:
-        signal.signal(number, hear)
-    try:
-        yield
-    finally:
-        for number in heard:
-            signal.signal(number, before[number])
-            signal.siginterrupt(number, False)  # as asyncio has them
-        signal.set_wakeup_fd(wakeup)
 
 
 def _gone() -> bool:
