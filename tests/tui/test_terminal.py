@@ -236,7 +236,15 @@ def test_a_signal_behind_an_editor_ends_both(number: signal.Signals, tmp_path: P
 
 def test_an_interrupt_typed_into_a_pager_is_for_the_pager(tmp_path: Path) -> None:
     pager, ended = tmp_path / "pager", tmp_path / "ended"
-    pager.write_text(f"#!/bin/sh\ntrap 'echo > {ended}; exit' INT\necho paging\nsleep 600\n")
+    # Not a shell's trap: a signal between its echo and its sleep waits until the sleep is over.
+    pager.write_text(
+        f"#!{sys.executable}\n"
+        "import pathlib, signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
+        "print('paging', flush=True)\n"
+        "signal.sigwait([signal.SIGINT])\n"
+        f"pathlib.Path({str(ended)!r}).touch()\n"
+    )
     pager.chmod(0o755)
     with Terminal(["-m", "tests.tui.stage", "busy"], env={"PAGER": str(pager)}) as terminal:
         terminal.until_shows("1 Dispatch")
