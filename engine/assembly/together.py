@@ -8,7 +8,7 @@ import socket
 
 from msgspec.structs import replace
 
-from engine.assembly.terms import terms_of
+from engine.assembly.shared_terms import shared_terms
 from engine.bus import Bus
 from engine.errors import LockStoreAwayError, PreflightError, StoreError
 from engine.figures import PeerFigures
@@ -35,7 +35,7 @@ async def join(project: Project, bus: Bus, run: str, paths: StatePaths, journal:
 
     store = open_locks(locks.url, paths.locks_db)
     try:
-        name, terms = await shared_name(project), terms_of(project)
+        name, terms = await shared_name(project), shared_terms(project)
         crew = await Crew.join(store, name, figures(0), terms, lease=locks.lease)
     except LockStoreAwayError as error:
         await store.close()

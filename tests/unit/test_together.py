@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable
 
-from engine.assembly.terms import terms_of
+from engine.assembly.shared_terms import shared_terms
 from engine.assembly.together import join
 from engine.bus import Bus
 from engine.figures import PeerFigures
@@ -64,7 +64,7 @@ async def test_what_all_should_agree_on_is_named_as_in_the_settings(
 ) -> None:
     settings = '[run]\nmax_attempts = 2\ntype_limits = { docs = 1 }\n[roles.judge]\nkind = "none"\n'
     made = repo({"tasks/board.md": BOARD, "taskyard.toml": settings})
-    terms = terms_of(await open_project(load_settings(made.path, environ={}), os.environ))
+    terms = shared_terms(await open_project(load_settings(made.path, environ={}), os.environ))
     assert terms.binding == {"[git] target": "taskyard/board"}
     assert terms.others["[run] max_attempts"] == "2"
     assert terms.others["[run] type_limits"] == "docs 1"

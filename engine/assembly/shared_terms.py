@@ -8,7 +8,7 @@ from engine.sharing import Terms
 ROLES = ("planner", "implementer", "judge")
 
 
-def terms_of(project: Project) -> Terms:
+def shared_terms(project: Project) -> Terms:
     """What all orchestrators of a board should agree on: where work lands, and how it is made, checked and paid."""
     settings = project.settings
     limits = {"type_limits": settings.run.type_limits, "lane_limits": settings.run.lane_limits}
