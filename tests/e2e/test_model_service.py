@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -9,9 +10,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from engine.events import (
     decode,
 )
 from engine.llm.messages import Prefix
-from engine.llm.prefixes import PrefixLeader
+from engine.llm.prefixes import PrefixLeader, Turn
 from engine.llm.simulator import Batches, Fault, RandomFaults, Scenario, Simulator
 from engine.model import AnswerSource, Lane, Role
 from engine.orchestrator import Orchestrator
@@ -168,7 +169,7 @@ def test_kill_9_around_a_batch_leaves_one_batch_and_every_answer_is_used_once(
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize(("leading", "writes", "latency"), [(True, 1, 1.0), (False, 16, 15.0)])
+@pytest.mark.parametrize(("leading", "writes", "latency"), [(True, 1, 1.0), (False, 16, 5.0)])
 async def test_sixteen_tasks_write_their_shared_prefix_once_and_read_it_from_then_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leading: bool, writes: int, latency: float
 ) -> None:
@@ -184,13 +185,12 @@ async def test_sixteen_tasks_write_their_shared_prefix_once_and_read_it_from_the
         settings=settings,
         files=listed,
     )
-    # However slow this machine is, the one that leads is waited for.
-    leader = partial(PrefixLeader, patience=100.0) if leading else NobodyLeads
+    # However slow this machine is, the one that leads is waited for; without one, all ask in the same moment.
+    leader = partial(PrefixLeader, patience=100.0) if leading else partial(NobodyLeads, calls=tasks)
     monkeypatch.setattr("engine.llm.client.PrefixLeader", leader)
     heard: list[CallAnswered] = []
     bus = Bus()
     bus.subscribe(lambda event: heard.append(event) if isinstance(event, CallAnswered) else None)
-    # Without one that leads, nobody's answer begins before all have asked.
     with Simulator(Scenario(answers=ANSWERS, latency=latency, tokens_per_second=10_000.0)) as simulator:
         environ = environment(simulator.url, XDG_STATE_HOME=str(tmp_path / "state"))
         opened = await Orchestrator.open(load_settings(made.path, environ=environ), bus=bus, environ=environ)
@@ -206,10 +206,21 @@ async def test_sixteen_tasks_write_their_shared_prefix_once_and_read_it_from_the
 
 
 class NobodyLeads(PrefixLeader):
-    """What would happen without the lead call: the measure of what it saves."""
+    """What would happen without the lead call: the measure of what it saves. The first `calls` go out together."""
 
-    def turn(self, prefixes: Sequence[Prefix]) -> Any:
-        return super().turn(())
+    def __init__(self, *, calls: int, monotonic: Callable[[], float]) -> None:
+        super().__init__(monotonic=monotonic)
+        self._to_come = calls
+        self._all_here = asyncio.Event()
+
+    @asynccontextmanager
+    async def turn(self, prefixes: Sequence[Prefix]) -> AsyncIterator[Turn]:
+        self._to_come -= 1
+        if self._to_come == 0:
+            self._all_here.set()
+        await self._all_here.wait()
+        async with super().turn(()) as turn:
+            yield turn
 
 
 @pytest.mark.timeout(120)
