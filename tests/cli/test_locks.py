@@ -18,6 +18,7 @@ from engine.locks import DistributedLock, open_locks
 from engine.paths import StatePaths
 from engine.sharing import Crew, Share, Terms
 from engine.store.owner import Owner
+from tests.cli.shell_agent import settings
 from tests.cli.taskyard import Said, taskyard
 from tests.locks.servers import Server
 from tests.sample_repository import SampleRepository
@@ -34,6 +35,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture
+def root(root: Path) -> Path:
+    """A repository where no role is a model: `doctor` need not load the SDK, which takes it seconds, to ask for one."""
+    (root / "taskyard.toml").write_text(settings("true"))
+    return root
 
 
 def held(url: str | None, root: Path, *args: str) -> int:

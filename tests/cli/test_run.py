@@ -304,12 +304,12 @@ def test_an_output_that_cannot_be_written_stops_the_run(repo: Repo) -> None:
 
 def test_a_signal_before_the_run_has_begun(repo: Repo) -> None:
     made = repo({"tasks/board.md": BOARD})
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a remote that answers nothing holds it there
+        made.git("remote", "set-url", "origin", f"git://127.0.0.1:{silent.getsockname()[1]}/shop")
         running = forked.Popen(
             [*PROGRAM, "run", "--headless"],
             cwd=made.path,
-            env=environment(TASKYARD_LLM_BASE_URL=url),
+            env=environment(),
             stderr=subprocess.PIPE,
             text=True,
         )

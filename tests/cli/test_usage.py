@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import forked
+from tests.cli.shell_agent import settings
 from tests.cli.taskyard import PROGRAM, Said, taskyard
 from tests.sample_repository import SampleRepository
 from tests.samples import record, short_run
@@ -124,7 +125,7 @@ def test_a_name_of_any_bytes_is_looked_up_or_refused_in_one_line(repo: Repo, com
 
 @pytest.mark.parametrize("command", ["lessons top", "lessons list", "history list", "cache list"])
 def test_no_number_is_too_great_for_the_command_line(repo: Repo, command: str) -> None:
-    root = repo().path
+    root = repo({"taskyard.toml": settings("true")}).path  # `doctor` has no model to ask for
     record(root, short_run())
     (root / ".git/taskyard/lessons.jsonl").write_text('{"id": "a", "failure_msg": "x"}\n')
     said = taskyard(*command.split(), "--limit", "9" * 20, at=root)

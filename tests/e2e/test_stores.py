@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from engine.demo import make_demo
-from engine.events import AnyEvent, CycleStarted, Measured, Noticed, RunFinished, decode
+from engine.events import AgentAsked, AnyEvent, CycleStarted, Measured, Noticed, RunFinished, decode
 from engine.llm.simulator import Simulator, load_scenario
 from engine.state import RunState
 from tests import forked
@@ -148,7 +148,7 @@ def test_an_edited_prompt_is_in_use_at_once_and_a_broken_one_never_is(
 ) -> None:
     run = Prompted(repo(), tmp_path)
     with run.process:
-        run.until(lambda event: event.__class__.__name__ == "StageStarted")
+        run.until(lambda event: isinstance(event, AgentAsked))
         run.edit('{% include "task" %}\nAnswer in Latin.\n')
         assert "prompt agent_task was edited and is in use" in run.notice("agent_task").text
         first = run.prompt("T1")
