@@ -70,7 +70,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "--colour"], "No such option: --colour: see taskyard run --help"),
         (
             ["run", "-j", "0"],
-            "Invalid value for '--max-concurrency' / '-j': Input should be greater than or equal to 1",
+            "Invalid value for '--max-concurrency' / '-j': 0 is not in the range x>=1",
         ),
         (["cache", "invalidate"], "nothing to forget was named: give one of KEY, --task ID"),
         (

@@ -70,3 +70,9 @@ def test_importing_the_command_loads_nothing_heavy(module: str) -> None:
         sys.executable, "-c", f"import sys, {module}; print(*sorted(set(sys.modules) & set({HEAVY!r})))"
     ).split()
     assert loaded == []
+
+
+def test_reading_the_options_of_a_command_loads_no_pydantic() -> None:
+    """It takes longer to import than all that a small command does."""
+    script = "import sys; from tui.cli import main; main(sys.argv[1:]); print('pydantic' in sys.modules)"
+    assert run(sys.executable, "-c", script, "history", "--json").split()[-1] == "False"
