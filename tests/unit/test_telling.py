@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from engine.telling import find_telling, telling_line
@@ -154,6 +152,6 @@ def test_the_line_that_says_what_failed(output: str, line: str) -> None:
 
 @pytest.mark.parametrize("piece", ["a", "a ", "a: ", "a.", "E1::", "-- ", "\n", "x:1: ", "'", "AError"])
 def test_no_output_takes_long(piece: str) -> None:
-    began = time.perf_counter()
-    telling_line(piece * (1_000_000 // len(piece)))
-    assert time.perf_counter() - began < 2.0
+    telling_line(
+        piece * (1_000_000 // len(piece))
+    )  # the suite's time-out is the assertion: quadratic, it is minutes
