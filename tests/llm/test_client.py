@@ -122,7 +122,7 @@ async def test_every_failure_of_the_service_is_one_typed_error_with_a_text(
 
 def deadlines(kind: str) -> dict[str, Any]:
     """Wait for a silent service only where it is silent on purpose: elsewhere a slow machine is no failure."""
-    return {"deadlines": Deadlines(idle=0.5)} if kind == "stalled" else {}
+    return {"deadlines": Deadlines(idle=2.0)} if kind == "stalled" else {}
 
 
 RETRYABLE = [kind for kind, _ in FAULTS if kind not in ("spend_limit", "unauthorized", "not_found")]

@@ -111,16 +111,13 @@ def test_a_connection_serves_many_requests_even_after_refused_ones(
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_latency_and_speed_follow_the_pace(stream: bool, simulate: Callable[..., Simulator]) -> None:
-    answers = (Answer(say="x" * 200, latency=0.25),)  # fifty tokens
-    took = {}
-    for pace in (1.0, 0.2, 0.0):
-        simulator = simulate(answers=answers, tokens_per_second=100, pace=pace)
+    # Fifty tokens: at a pace of 1 the first would take longer than any client here waits, and all of them longer yet.
+    answers = (Answer(say="x" * 200, latency=100.0),)
+    for pace, least in ((0.0025, 0.75), (0.0005, 0.15), (0.0, 0.0)):
+        simulator = simulate(answers=answers, tokens_per_second=0.25, pace=pace)
         begun = time.perf_counter()
         ask(simulator, stream=stream)
-        took[pace] = time.perf_counter() - begun
-    assert took[1.0] >= 0.75
-    assert 0.15 <= took[0.2] < took[1.0]
-    assert took[0.0] < took[1.0]
+        assert time.perf_counter() - begun >= least
 
 
 def test_rate_limit_headers_and_the_429_behind_them(simulate: Callable[..., Simulator]) -> None:
@@ -156,11 +153,18 @@ def test_tokens_are_limited_too(simulate: Callable[..., Simulator]) -> None:
 
 
 def test_too_many_at_once_are_turned_away(simulate: Callable[..., Simulator]) -> None:
-    simulator = simulate(limits=Limits(concurrent=4), latency=1.0, pace=1.0, tokens_per_second=1e6)
-    with ThreadPoolExecutor(12) as pool:
-        statuses = [response.status for response in pool.map(lambda n: ask(simulator, f"{n}"), range(12))]
-    assert set(statuses) == {200, 529}
-    assert statuses.count(200) >= 4
+    simulator = simulate(limits=Limits(concurrent=4), latency=600.0, pace=1.0)
+    connections = [connect(simulator) for _ in range(4)]
+    for connection in connections:
+        connection.request("POST", "/v1/messages", json.dumps(request()), HEADERS)
+    assert simulator.wait(lambda stats: stats.in_flight == 4)
+    assert ask(simulator).status == 529
+    connections[0].close()
+    assert simulator.wait(lambda stats: stats.in_flight == 3)
+    connections[0].request("POST", "/v1/messages", json.dumps(request()), HEADERS)  # it opens again by itself
+    assert simulator.wait(lambda stats: stats.in_flight == 4), "there is room for the next"
+    for connection in connections:
+        connection.close()
     assert simulator.wait(lambda stats: stats.in_flight == 0)
 
 
@@ -183,14 +187,12 @@ def test_a_stop_ends_every_thread_whatever_it_does() -> None:
         connection.request("POST", "/v1/messages", json.dumps(request(stream=True)), HEADERS)
     send(simulator, "GET", "/v1/models", connection=connections[3])
     assert simulator.wait(lambda stats: stats.in_flight == 3)
-    begun = time.perf_counter()
+    simulator.stop()  # with answers under way that would take ten minutes
     simulator.stop()
-    simulator.stop()
-    assert time.perf_counter() - begun < 2.0
     assert simulator.stats().in_flight == 0
     for connection in connections:
         connection.close()
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 30
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() <= before

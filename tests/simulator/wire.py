@@ -44,7 +44,7 @@ class Response:
 
 
 def connect(simulator: Simulator) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(urlsplit(simulator.url).netloc, timeout=10)
+    return http.client.HTTPConnection(urlsplit(simulator.url).netloc, timeout=40)
 
 
 def send(

@@ -139,7 +139,7 @@ class Simulator:
         """Give what has been counted so far."""
         return self._service.counters.stats()
 
-    def wait(self, wanted: Callable[[Stats], bool], patience: float = 5.0) -> bool:
+    def wait(self, wanted: Callable[[Stats], bool], patience: float = 30.0) -> bool:
         """Wait until the counts are as `wanted`, for `patience` seconds at most; gives whether they are."""
         end = time.monotonic() + patience
         while not wanted(self.stats()):
