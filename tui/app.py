@@ -225,6 +225,8 @@ class DashboardApp(App[int]):
 
     def show_frame(self) -> None:
         """Show the newest frame on every screen that can be seen."""
+        if not self.is_running:  # as the app ends, screens lose their parts before they go
+            return
         for screen in reversed(self.screen_stack):
             if screen.is_mounted and isinstance(screen, Guarded):  # it catches up by itself once it is
                 screen.show(self.frame)

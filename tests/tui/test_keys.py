@@ -22,6 +22,7 @@ from tests.tui import moments, sample_run
 from tests.tui.stage import Control
 from tui.app import DashboardApp
 from tui.order import Group, GroupHead, Order, group_of
+from tui.screens.base import FrameScreen
 from tui.screens.board import BoardScreen
 from tui.screens.dialogs import ConfirmScreen, LinesScreen, NoticesScreen, PendingBatchesScreen
 from tui.screens.help import HelpScreen, key_groups
@@ -714,6 +715,31 @@ async def test_a_frame_may_come_before_a_screen_has_its_parts() -> None:
             await pilot.pause()
             assert app.screen is screen
         await until(lambda: "nothing to tell" in shown(app, "LineView"))
+
+
+@pytest.mark.parametrize("opened", [None, "T2.10"])
+async def test_a_frame_that_comes_as_the_app_ends_is_not_shown(
+    opened: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        if opened:
+            app.open_task(opened)
+            await pilot.pause()
+        end = app._close_all
+
+        async def end_slowly() -> None:
+            screen = app.screen
+            assert isinstance(screen, FrameScreen)
+            await screen.remove_children()  # the parts go first, one by one, and messages come meanwhile
+            app.show_frame()
+            screen.catch_up()
+            await end()
+            screen.catch_up()
+
+        monkeypatch.setattr(app, "_close_all", end_slowly)
+    assert not app.screen_stack
 
 
 @pytest.mark.parametrize("kind", [HelpScreen, NoticesScreen, BoardScreen])

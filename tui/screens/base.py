@@ -124,6 +124,8 @@ class FrameScreen(Guarded, ModeBound, Screen[None]):
         self.call_after_refresh(self.catch_up)
 
     def catch_up(self) -> None:
-        """Show the newest frame."""
+        """Show the newest frame, unless the screen was closed or the app ends: then its parts may be gone."""
+        if not self.app.is_running or self not in self.app.screen_stack:
+            return
         if self.is_current or isinstance(self.app.screen, ModalScreen):
             self.show(self.dashboard.frame)
