@@ -73,13 +73,19 @@ class Agents:
                 continue
             self._answered.add(role)
             return answer
-        if role not in self._answered:
+        if not self._has_answered(role):
             raise HaltedError(problem, f"mend the command of [roles.{role}] or its limits, and run again")
         raise StageFailedError(
             problem,
             failure_type=BAD_ANSWER,
             feedback=f"Nothing is known to be wrong with the work: the {who} gave no answer that could be used.",
         )
+
+    def _has_answered(self, role: Role) -> bool:
+        """Whether it has answered as asked in this run, be it before the run was interrupted and taken up."""
+        views = self._context.bus.state.snapshot().tasks
+        earlier = (view.plan if role is Role.PLANNER else view.verdict for view in views)
+        return role in self._answered or any(answer is not None for answer in earlier)
 
     async def run(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from engine.events import (
     TaskEnded,
     decode,
 )
-from engine.model import Role, Stage
+from engine.model import Role, Stage, TaskState
 from tests import forked
 from tests.cli.taskyard import PROGRAM
 from tests.e2e.test_limits import environment
@@ -253,6 +254,22 @@ def test_one_bad_answer_of_a_judge_that_can_answer_fails_the_task_and_teaches_no
     again = yard.given("implementer")[-1]
     assert "Nothing is known to be wrong with the work" in again
     assert "JSON" not in again
+
+
+def test_a_judge_that_answered_before_the_run_was_killed_fails_the_task_too(yard: Yard) -> None:
+    killed = yard.told.parent / "killed"
+    yard.write(
+        implementer=WRITES,
+        judge=f"if test $task = T1; then {APPROVES}; elif test -e {killed}; then echo 'Looks good.'; "
+        f"else echo > {killed}; kill -9 $PPID; fi",
+        more="[run]\nmax_attempts = 1\nmax_concurrency = 1\n",
+    )
+    assert yard.run()[0] == -signal.SIGKILL
+    status, events, _ = yard.run()
+    assert status == 1
+    assert [(event.task, event.state) for event in events if isinstance(event, TaskEnded)] == [
+        ("T2", TaskState.FAILED)
+    ]
 
 
 def test_a_planner_that_never_answers_as_asked_stops_the_run(yard: Yard) -> None:
