@@ -25,7 +25,7 @@ from engine.dispatch import Dispatcher
 from engine.errors import RunBusyError
 from engine.following import Follower
 from engine.model import BoardStatus, Lane, Task, TaskState
-from engine.opening import opening
+from engine.opening import going_on, opening
 from engine.parts import Parts
 from engine.project import Project, open_project
 from engine.recovery import made_up
@@ -200,7 +200,7 @@ class Orchestrator:
     async def _begin(self) -> None:
         parts = self._parts
         if parts.resumed:
-            await self._bus.commit(ev.RunResumed(at=self._now(), host=parts.host, pid=parts.pid))
+            await self._bus.commit(going_on(parts, self._project))
             self._take_up_rows()
         else:
             await self._bus.commit(opening(parts, self._project))

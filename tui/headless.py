@@ -14,11 +14,12 @@ from functools import partial
 from engine import events as ev
 from engine.errors import HaltedError
 from engine.model import TaskState
-from engine.snapshot import Snapshot
+from engine.snapshot import RunView, Snapshot
 from engine.state import RunState
 from tui.edits import summary, taken
 from tui.peers import crew_changes, place_of
 from tui.plain import count, duration, money, one_line, short_model, tokens_by_class
+from tui.setup import landing_in_words, setup_changes
 from tui.sums import (
     answers_in_words,
     counts_at_the_end,
@@ -48,7 +49,7 @@ class ProgressLines:
 
     def of(self, event: ev.Event) -> Iterator[str]:
         """The lines that tell the event; mostly none or one."""
-        peers = self._state.gauges["peers"]
+        peers, run = self._state.gauges["peers"], self._state.run
         self._state.apply(event)
         if isinstance(event, ev.RunFinished):
             yield from self._summary(event)
@@ -59,7 +60,7 @@ class ProgressLines:
             return
         if isinstance(event, (ev.RunStarted, ev.TasksAdded, ev.BoardTaken, ev.CycleStarted)):
             self._widen()
-        told = self._tell(event)
+        told = self._tell_resumed(event, run) if isinstance(event, ev.RunResumed) else self._tell(event)
         if told is not None:
             yield self._line(event.at, *told)
 
@@ -70,14 +71,10 @@ class ProgressLines:
         """What the line is about (a task, `run`, a train …), and its text; None when the event is not worth a line."""
         match event:
             case ev.RunStarted():
-                lands = f"lands on {event.target}"
-                kept = f"pushed to {event.remote}" if event.remote else "kept local: there is no remote"
                 return "run", (
                     f"{event.run}: {count(len(event.tasks), 'task')} of {event.board}, "
-                    f"{event.max_concurrency} at once; {lands}, {kept}"
+                    f"{event.max_concurrency} at once; {landing_in_words(event.target, event.remote)}"
                 )
-            case ev.RunResumed():
-                return "run", f"taken up again by process {event.pid}"
             case ev.TasksAdded():
                 return "board", f"changed: {', '.join(task.id for task in event.tasks)} taken in"
             case ev.BoardOffered() | ev.BoardTaken() | ev.BoardLeft():
@@ -130,6 +127,12 @@ class ProgressLines:
                 return self._tell_train(event)
             case _:
                 return None
+
+    def _tell_resumed(self, event: ev.RunResumed, before: RunView) -> tuple[str, str]:
+        changes = setup_changes(before, self._state.run)
+        return "run", f"taken up again by process {event.pid}" + (
+            f": now {', '.join(changes)}" * bool(changes)
+        )
 
     def _tell_board(self, event: ev.BoardOffered | ev.BoardTaken | ev.BoardLeft) -> tuple[str, str] | None:
         match event:

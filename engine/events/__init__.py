@@ -28,6 +28,7 @@ from engine.events.run import (
     NoticeLevel,
     RunFinished,
     RunResumed,
+    RunSetup,
     RunStarted,
     TasksAdded,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "RowsRefused",
     "RunFinished",
     "RunResumed",
+    "RunSetup",
     "RunStarted",
     "StageFinished",
     "StageStarted",

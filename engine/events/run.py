@@ -47,15 +47,31 @@ class RunStarted(Event, frozen=True, kw_only=True):
     economy: bool = True
 
 
+class RunSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process works by, as its settings say: the fields of `RunStarted` that may be others in the next one."""
+
+    target: str
+    remote: str
+    max_concurrency: int
+    max_attempts: int
+    max_batch: int
+    max_age: float
+    budget_usd: float | None
+    roles: dict[str, str]
+    economy: bool
+
+
 class RunResumed(Event, frozen=True, kw_only=True):
     """A process took the run up; what was in motion in an old one starts again from what it committed.
 
-    `rested`: it is the one that had finished the run, and nothing of it has stopped.
+    `rested`: it is the one that had finished the run, and nothing of it has stopped. `setup`: what it works by from
+    now on; None where that is as before.
     """
 
     host: str
     pid: int
     rested: bool = False
+    setup: RunSetup | None = None
 
 
 class TasksAdded(Event, frozen=True, kw_only=True):

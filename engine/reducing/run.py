@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from engine import events as ev
 from engine.model import TaskState
@@ -55,6 +55,7 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
         finished=None,
         budget_reached="",
         locks_away=state.run.locks_away if e.rested else "",
+        **(asdict(e.setup) if e.setup is not None else {}),
     )
     if not e.rested:
         state.offer = None  # The one who takes the run up reads the board anew.

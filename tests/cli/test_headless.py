@@ -144,6 +144,29 @@ def test_a_resumed_run_goes_on_from_what_is_known() -> None:
     assert "  failed   T3  no change was made (attempt 2 of 2)" in list(lines.of(finished))
 
 
+def test_a_resumed_run_tells_what_of_its_settings_is_other() -> None:
+    *known, _ = short_run()
+    state = RunState().apply_all([msgspec.structs.replace(known[0], roles={"judge": "opus"}), *known[1:]])
+    names = ev.RunSetup.__struct_fields__
+    same = ev.RunSetup(**{name: getattr(state.run, name) for name in names})
+    other = msgspec.structs.replace(
+        same, max_concurrency=9, budget_usd=2.5, remote="", roles={**same.roles, "judge": "none"}
+    )
+    lines = ProgressLines(state.snapshot())
+    told = [
+        list(lines.of(ev.RunResumed(at=START + 60 + pid, host="here", pid=pid, setup=setup)))
+        for pid, setup in ((1, same), (2, other), (3, other))
+    ]
+    assert told == [
+        ["00:20  run    taken up again by process 1"],
+        [
+            "00:20  run    taken up again by process 2: now 9 at once, budget $2.50, judge none, "
+            "lands on taskyard/board, kept local: there is no remote"
+        ],
+        ["00:20  run    taken up again by process 3"],
+    ]
+
+
 def test_what_landed_before_the_run_saved_it_nothing() -> None:
     begun, *rest = short_run()
     assert isinstance(begun, ev.RunStarted)

@@ -139,6 +139,23 @@ def test_the_locks_that_are_away_are_known_until_they_are_back() -> None:
     assert state.run.locks_away == "", "the one who takes the run up asks anew"
 
 
+def test_who_takes_a_run_up_works_by_the_settings_of_now() -> None:
+    """A run that went on with a larger budget, and with a remote, was told by those of its first start."""
+    state = after()
+    setup = ev.RunSetup(
+        target="main", remote="", max_concurrency=3, max_attempts=5, max_batch=7, max_age=1.0,
+        budget_usd=None, roles={"judge": "none"}, economy=False,
+    )  # fmt: skip
+    before = state.run
+    state.apply(ev.RunResumed(at=150.0, host="there", pid=8))
+    assert (state.run.budget_usd, state.run.remote) == (before.budget_usd, before.remote), "an older journal"
+    state.apply(ev.decode(ev.encode(ev.RunResumed(at=200.0, host="there", pid=8, setup=setup))))
+    for name, value in msgspec.structs.asdict(setup).items():
+        assert getattr(state.run, name) == value
+        assert getattr(before, name) != value, "the test sees no change"
+    assert (state.run.run, state.run.base, state.run.started) == (before.run, before.base, before.started)
+
+
 def test_what_all_have_spent_counts_this_run_by_its_own_books() -> None:
     peers = tuple(PeerFigures("h", pid, f"r{pid}", 100.0, usd=0.5) for pid in (1, 2, 3))
     state = after(ev.Measured(at=101.0, peers=peers))
