@@ -18,13 +18,12 @@ def closing(snapshot: Snapshot, course: Course, *, at: float) -> ev.RunFinished:
     """Give the event for a run that stands as `snapshot` tells."""
     counts, totals = snapshot.counts, snapshot.totals
     total = snapshot.total
-    waiting, in_vain = counts.get(TaskState.WAITING, 0), len(blocked(snapshot))
+    in_vain = len(blocked(snapshot))
     landed = counts.get(TaskState.LANDED, 0)
     failed = counts.get(TaskState.FAILED, 0)
     cancelled = counts.get(TaskState.CANCELLED, 0) - snapshot.removed
-    status, exit_status = _status(
-        course, open=total - landed - failed - cancelled, whole=landed == total and not snapshot.refused
-    )
+    left = total - landed - failed - cancelled
+    status, exit_status = _status(course, open=left, whole=landed == total and not snapshot.refused)
     return ev.RunFinished(
         at=at,
         status=status,
@@ -34,7 +33,7 @@ def closing(snapshot: Snapshot, course: Course, *, at: float) -> ev.RunFinished:
         failed=failed,
         cancelled=cancelled,
         blocked=in_vain,
-        waiting=waiting - in_vain,
+        waiting=left - in_vain,
         not_run=len(snapshot.refused),
         trains=totals.trains,
         pushes=totals.pushes,

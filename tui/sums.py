@@ -38,12 +38,15 @@ def rows_not_run(number: int) -> str:
 
 
 def counts_at_the_end(ended: RunFinished) -> list[str]:
-    """What became of the tasks that have not landed, and of rows that are no task: "1 failed, 2 blocked, 3 waiting"."""
+    """What became of the tasks that have not landed, and of rows that are no task: "1 failed, 2 blocked, 3 left".
+
+    What is left is what the next run goes on with: it was at work, or queued, or waited for what was.
+    """
     names = (
         (ended.failed, "failed"),
         (ended.cancelled, "cancelled"),
         (ended.blocked, "blocked"),
-        (ended.waiting, "waiting"),
+        (ended.waiting, "left"),
     )
     counts = [f"{number} {name}" for number, name in names if number]
     return [*counts, left] if (left := rows_not_run(ended.not_run)) else counts

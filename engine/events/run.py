@@ -137,8 +137,9 @@ class RunFinished(Event, frozen=True, kw_only=True, omit_defaults=False):
     """The last event of a run, and the last line of `run --json`. Scripts may rely on every field.
 
     `status`: landed (all that the board asks for), failed (some did not land), budget, interrupted. `blocked` counts
-    tasks that wait for one that failed, was cancelled or is blocked itself, `waiting` the others that wait: the next
-    run goes on with them. `not_run` counts the rows of the board that could not run, which are in no other count, not
+    tasks that wait for one that failed, was cancelled or is blocked itself, `waiting` all others that have not ended:
+    the next run goes on with them. These and those that landed, failed and were cancelled make up the `total`.
+    `not_run` counts the rows of the board that could not run, which are in no other count, not
     even in `total`; `trains` those that landed something.
     `model_calls` counts the answers to single calls, `batched_requests` those to requests in the `batch_calls`.
     `usd` is the sum of the answers whose price is known, `unpriced` counts the others. `tokens` by class; `duration_s`

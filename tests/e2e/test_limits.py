@@ -23,6 +23,7 @@ from engine.events import (
     CallFailed,
     Noticed,
     RunFinished,
+    RunResumed,
     RunStarted,
     decode,
 )
@@ -78,12 +79,16 @@ def test_a_budget_is_never_passed_and_a_larger_one_goes_on(tmp_path: Path) -> No
         assert isinstance(stopped, RunFinished)
         assert (status, stopped.status) == (3, "budget")
         assert 0 < stopped.usd <= 0.07
+        assert stopped.waiting == stopped.total - stopped.landed > 0, "the next run goes on with all of them"
         assert any(isinstance(event, BudgetReached) and event.next_usd > 0 for event in events)
         status, events = run(demo.root, "--budget", "30", **service)
         finished = events[-1]
         assert isinstance(finished, RunFinished)
         assert (status, finished.landed) == (0, 5)
         assert finished.usd > stopped.usd
+        resumed = next(event for event in events if isinstance(event, RunResumed))
+        assert resumed.setup is not None
+        assert resumed.setup.budget_usd == 30
         assert max(simulator.stats().answered.values()) == 1
 
 

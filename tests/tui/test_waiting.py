@@ -79,16 +79,17 @@ def test_nobody_is_blocked_while_nothing_went_wrong() -> None:
 
 
 async def test_the_end_of_a_run_counts_apart_who_waits_in_vain_and_who_only_waits() -> None:
-    """An interrupted run whose tasks simply had not come to their turn told them all as blocked."""
+    """An interrupted run told what had not come to its turn as blocked, and what was at work or queued not at all."""
     course = Course()
     course.stopping.set()
     ended = closing(_snapshot(), course, at=2.0)
-    assert (ended.status, ended.blocked, ended.waiting) == ("interrupted", 3, 1)
+    assert (ended.status, ended.blocked, ended.waiting) == ("interrupted", 3, 2)
     snapshot = _snapshot(run=RunView(started=0.0, finished=ended))
     assert len(blocked(snapshot)) == ended.blocked
-    assert counts_at_the_end(ended) == ["1 failed", "1 cancelled", "3 blocked", "1 waiting"]
+    assert counts_at_the_end(ended) == ["1 failed", "1 cancelled", "3 blocked", "2 left"]
+    assert ended.total == ended.landed + ended.failed + ended.cancelled + ended.blocked + ended.waiting
     only = closing(_snapshot(*_VIEWS[-2:]), course, at=2.0)
-    assert (only.blocked, only.waiting) == (0, 1)
+    assert (only.blocked, only.waiting) == (0, 2)
 
 
 def test_the_end_of_a_run_counts_the_rows_that_could_not_run() -> None:
