@@ -168,7 +168,7 @@ def record(
     journal.begin_run(run, "tasks/board.md", owner=owner, started=START)
     if events:
         journal.append(run, events, durable=True).result()
-    if events and isinstance(events[-1], ev.RunFinished):
+    if events and isinstance(events[-1], ev.RunFinished) and events[-1].status in ("landed", "failed"):
         journal.end_run(run, events[-1].at, events[-1].status).result()
     database.close()
     return paths

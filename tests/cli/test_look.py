@@ -116,6 +116,26 @@ def test_the_runs_are_listed_newest_first(repo: Repo) -> None:
     assert (listed[2]["state"], listed[2]["usd"], listed[2]["started"]) == ("failed", 1.0, START)
 
 
+def test_a_run_that_stopped_is_not_listed_as_one_that_died(repo: Repo) -> None:
+    """The journal keeps it open, for the next process; its last event says how it ended."""
+    root, gone = repo().path, Owner(Owner.of_this_process().host, 2**22 - 1)
+    *before, end = short_run()
+    assert isinstance(end, RunFinished)
+    ends = (("interrupted", 130), ("interrupted", 2), ("budget", 3))
+    for run, (status, exit_status) in enumerate(ends, start=1):
+        last = replace(end, status=status, exit_status=exit_status)
+        record(root, [*before, last], run=f"r{run}", owner=gone)
+    record(root, before, run="r4", owner=gone)
+    _, *rows = taskyard("history", "runs", at=root).out.splitlines()
+    words = {row.split()[0]: re.split(r" {2,}", row)[2] for row in rows}
+    assert words == {"r1": "interrupted", "r2": "stopped", "r3": "budget reached", "r4": "died"}
+    states = {
+        each["run"]: each["state"] for each in json.loads(taskyard("history", "runs", "--json", at=root).out)
+    }
+    assert states == {"r1": "interrupted", "r2": "interrupted", "r3": "budget", "r4": "died"}
+    assert taskyard("status", "r3", at=root).out.startswith("run r3 of tasks/board.md, 01:12: budget reached")
+
+
 def test_status_says_which_rows_of_the_board_did_not_run(repo: Repo) -> None:
     root = repo().path
     *before, end = short_run()

@@ -75,7 +75,7 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
     """
     from engine.store.state_db import has_tables
     from tui.plain import duration, money, when
-    from tui.source import Runs
+    from tui.source import Runs, end_of
     from tui.sums import end_in_words, lacking, status_in_words
 
     place = find_place()
@@ -91,10 +91,11 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
     rows = []
     for run, progress in found:
         end = progress.finished
-        at_work = run.state in ("running", "died")
-        state = run.state if at_work else end_in_words(end) if end is not None else status_in_words(run.state)
+        stands = end_of(run, progress)
+        no_end = stands in ("running", "died")
+        state = stands if no_end else end_in_words(end) if end is not None else status_in_words(stands)
         took = end.duration_s if end is not None else run.until - run.started - progress.idle
-        rows.append((run, progress, state, max(0.0, took)))
+        rows.append((run, progress, stands, state, max(0.0, took)))
     if as_json:
         say_json(
             [
@@ -102,7 +103,7 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
                     "run": run.run,
                     "board": run.board,
                     "started": run.started,
-                    "state": run.state,
+                    "state": stands,
                     "landed": progress.landed,
                     "total": progress.total,
                     "usd": progress.usd,
@@ -110,7 +111,7 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
                     "duration_s": took,
                     "worked": progress.worked,
                 }
-                for run, progress, _, took in rows
+                for run, progress, stands, _, took in rows
             ]
         )
         return 0
@@ -120,13 +121,13 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
             (
                 run.run,
                 when(run.started),
-                state if progress.worked or run.state == "running" else f"{state}, nothing to do",
+                state if progress.worked or stands == "running" else f"{state}, nothing to do",
                 f"{progress.landed:,}/{progress.total:,}",
                 duration(took),
                 lacking(money(progress.usd), progress.unpriced),
                 run.board,
             )
-            for run, progress, state, took in rows
+            for run, progress, stands, state, took in rows
         ],
         right=frozenset({3, 4, 5}),
     )

@@ -5,7 +5,7 @@ from tui.source.lookups import Lookups
 from tui.source.protocol import Choice, Control, Health, Mode, Playback, Source
 from tui.source.recorded import RecordedSource
 from tui.source.replay import ReplaySource
-from tui.source.runs import Runs
+from tui.source.runs import Runs, end_of
 from tui.source.watch import WatchSource
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "Runs",
     "Source",
     "WatchSource",
+    "end_of",
 ]

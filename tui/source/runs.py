@@ -70,6 +70,16 @@ def progress_of(snapshot: Snapshot) -> Progress:
     return Progress(landed, snapshot.total, idle, None, usd, worked, unpriced)
 
 
+def end_of(run: ListedRun, progress: Progress | None) -> RunEnd:
+    """How the run stands.
+
+    Its last event says that first: the journal has no end of a run that the same command takes up again, and tells one
+    that stopped, was quit or reached its budget like one that died.
+    """
+    finished = progress.finished if progress is not None else None
+    return finished.status if finished is not None else run.state
+
+
 class Runs:
     """Reads the journal at `state_db`. Every method blocks, and raises StoreError when the journal cannot be read."""
 

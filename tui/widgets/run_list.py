@@ -16,7 +16,7 @@ from tui.format import fit, safe_text
 from tui.line import BLANK, Line, cut_line, text
 from tui.plain import ago, duration
 from tui.source.lookups import Lookups
-from tui.source.runs import ListedRun, Listing, Progress
+from tui.source.runs import ListedRun, Listing, Progress, end_of
 from tui.sums import END_CELLS, end_in_words, status_in_words
 from tui.widgets.pick_list import PickList
 
@@ -186,10 +186,8 @@ def run_line(
 
     With `process` it says whose run it is, else under which id it is kept.
     """
-    state = run.state
+    state = end_of(run, progress)
     finished = progress.finished if progress is not None else None
-    if state == "running" and finished is not None:
-        state = finished.status  # the screen knows it before the journal tells
     glyph, tone = _LOOKS[state]
     if state in ("running", "died"):
         word: str = state
