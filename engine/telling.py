@@ -123,6 +123,27 @@ def _rust(lines: Sequence[_Line]) -> Told | None:
     return None
 
 
+_JEST_TEST = re.compile(r"● (?!Console\b)(\S.*)")
+_JEST_EXPECTED = re.compile(r"Expected(?: \w+)?: *(.+)")
+
+
+def _jest(lines: Sequence[_Line]) -> Told | None:
+    """What the first test that failed got and what it expected, or its error, and which test it was."""
+    for number, line in enumerate(lines):
+        if (found := _JEST_TEST.match(line.text)) is None:
+            continue
+        of, expected = f" in {found[1]}", ""
+        for below in lines[number + 1 : number + 10]:
+            if (wanted := _JEST_EXPECTED.match(below.text)) is not None:
+                expected = wanted[1]
+            elif below.text.startswith("Received") and expected:
+                return _whole(below, f", expected {expected}{of}")
+            elif _EXCEPTION.match(below.text):
+                return _whole(below, of)
+        return _whole(line)
+    return None
+
+
 _SAYS_LITTLE = re.compile(
     r"""
       g?make(\[\d+\])?:\ (\*\*\*|Entering|Leaving)
@@ -149,7 +170,7 @@ _RULES: tuple[_Rule, ...] = (
     _unittest,
     _go,
     _rust,
-    _first(r"● (?!Console\b)\S"),  # jest
+    _jest,
     _first(r"FAIL\s+\S+ > "),  # vitest
     _first(r"error\[E[0-9]+\]: "),  # rustc
     _first(r"\S+\([0-9]+,[0-9]+\): error TS[0-9]+: "),  # tsc

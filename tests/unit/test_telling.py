@@ -80,6 +80,28 @@ Test Suites: 1 failed, 1 total
 Time:        0.4 s
 npm ERR! Test failed.  See above for more details.
 """
+JEST_ERROR = """
+FAIL ./tax.test.js
+  ● tax › rounds half up
+
+    TypeError: tax is not a function
+
+      1 | test("tax", () => {
+    > 2 |   expect(tax()).toBe(0.13);
+
+Test Suites: 1 failed, 1 total
+"""
+JEST_SNAPSHOT = """
+  ● tax › prints the receipt
+
+    expect(received).toMatchSnapshot()
+
+    - Snapshot  - 1
+    + Received  + 1
+
+    - 0.13
+    + 0.12
+"""
 TSC = "src/tax.ts(3,5): error TS2322: Type 'string' is not assignable to type 'number'.\n"
 TSC_PRETTY = """
 src/tax.ts:3:5 - error TS2322: Type 'string' is not assignable.
@@ -125,7 +147,9 @@ ValueError: 0.12 is wrong
         ("./tax.go:3:5: undefined: half\nFAIL\tshop [build failed]\n", "./tax.go:3:5: undefined: half"),
         (CARGO, "assertion `left == right` failed in tests::half"),
         (RUSTC, "error[E0308]: mismatched types"),
-        (JEST, "● tax › rounds half up"),
+        (JEST, "Received: 0.12, expected 0.13 in tax › rounds half up"),
+        (JEST_ERROR, "TypeError: tax is not a function in tax › rounds half up"),
+        (JEST_SNAPSHOT, "● tax › prints the receipt"),
         (TSC, TSC.strip()),
         (TSC_PRETTY, "src/tax.ts:3:5 - error TS2322: Type 'string' is not assignable."),
         (GCC, "tax.c:3:12: error: 'half' undeclared (first use in this function)"),
