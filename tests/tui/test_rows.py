@@ -13,9 +13,10 @@ from engine.model import AnswerSource, Role, Task, TaskState, Usage
 from engine.snapshot import CallView, TaskView
 from engine.state import RunState
 from tests import samples
+from tui.bill import cost_lines, source_of
 from tui.line import plain, width
 from tui.rows import Columns, task_row
-from tui.sections import cost_lines, head_lines, source_of
+from tui.sections import head_lines
 
 VIEW = TaskView(Task("T1", "Round once, at the end", after=("T0",)), TaskState.WAITING)
 

@@ -16,11 +16,12 @@ from tests import recorded_demo
 from tests.tui import moments, sample_run
 from tests.tui.test_keys import WIDE, open_log, ready, shown, until
 from tui.app import DashboardApp
+from tui.bill import nobody_asked
 from tui.line import plain
 from tui.rows import why as told_last
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
-from tui.sections import lesson_lines, nobody_asked, timeline_lines
+from tui.sections import lesson_lines, timeline_lines
 from tui.source import Lookups, RecordedSource
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.pager import Pager

@@ -10,6 +10,7 @@ from engine.blocked import blocked
 from engine.errors import TaskyardError
 from engine.model import AnswerSource, TaskState
 from engine.snapshot import AttemptView, CallView, TaskView
+from tui.bill import cost_lines, nobody_asked, source_of
 from tui.call_record import prompt_lines, record_lines
 from tui.diff import MAX_LINES, MOST_LINES, DiffText, diff_text
 from tui.format import safe_text
@@ -17,16 +18,7 @@ from tui.frame import Frame
 from tui.line import BLANK, Line, joined, plain, text
 from tui.plain import count, short_model
 from tui.pulse import Pulse
-from tui.sections import (
-    cost_lines,
-    landed_untried,
-    lesson_lines,
-    nobody_asked,
-    plan_lines,
-    source_of,
-    timeline_lines,
-    verdict_lines,
-)
+from tui.sections import landed_untried, lesson_lines, plan_lines, timeline_lines, verdict_lines
 from tui.source import Lookups
 from tui.task_log import LogReader, logs_of
 from tui.waiting import awaited
