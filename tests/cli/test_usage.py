@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shlex
 import signal
 import subprocess
@@ -28,21 +27,10 @@ COMMANDS = (
 )
 
 
-def test_help_names_every_command_and_is_quick(tmp_path: Path) -> None:
-    took = []
-    for _ in range(3):
-        # By the processor's time: the machine may be busy with other tests.
-        start = _children_seconds()
-        said = taskyard("--help", at=tmp_path)
-        took.append(_children_seconds() - start)
+def test_help_names_every_command(tmp_path: Path) -> None:
+    said = taskyard("--help", at=tmp_path)
     assert said.status == 0
     assert all(f"\n  {command} " in said.out for command in COMMANDS)
-    assert min(took) <= 0.3
-
-
-def _children_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -51,11 +39,14 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.startswith(f"Usage: taskyard {command} ")
 
 
-def test_the_command_line_loads_nothing_heavy() -> None:
-    heavy = {"textual", "rich", "anthropic", "git", "jinja2", "msgspec", "asyncio", "apsw"}
-    check = f"import sys, tui.cli; print(*{heavy} & set(sys.modules))"
+def test_help_loads_nothing_heavy_and_so_is_quick() -> None:
+    heavy = {"pydantic", "textual", "rich", "anthropic", "git", "jinja2", "msgspec", "asyncio", "apsw"}
+    check = (
+        f"import sys, tui.cli; tui.cli.main(['--help']); print(*{heavy} & set(sys.modules), file=sys.stderr)"
+    )
     done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    assert done.stdout.startswith("Usage: taskyard ")
+    assert done.stderr.strip() == ""
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +116,7 @@ def test_a_name_of_any_bytes_is_looked_up_or_refused_in_one_line(repo: Repo, com
 
 @pytest.mark.parametrize("command", ["lessons top", "lessons list", "history list", "cache list"])
 def test_no_number_is_too_great_for_the_command_line(repo: Repo, command: str) -> None:
-    root = repo({"taskyard.toml": settings("true")}).path  # `doctor` has no model to ask for
+    root = repo().path
     record(root, short_run())
     (root / ".git/taskyard/lessons.jsonl").write_text('{"id": "a", "failure_msg": "x"}\n')
     said = taskyard(*command.split(), "--limit", "9" * 20, at=root)
@@ -163,7 +154,7 @@ def test_an_output_on_a_full_disk_is_told_in_one_line(
 @pytest.mark.parametrize("command", ["status", "lessons top", "lessons check --json", "doctor", "cache"])
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_the_shell_has_closed_changes_no_status(repo: Repo, command: str, closed: str) -> None:
-    root = repo().path
+    root = repo({"taskyard.toml": settings("true")}).path  # `doctor` has no model to ask for
     record(root, short_run())
     (root / ".git/taskyard/lessons.jsonl").write_text(f'{{"id": "a", "failure_msg": "{"x" * 30}"}}\n')
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ import pexpect  # type: ignore[import-untyped]
 import pyte
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 45.0
+"""Seconds for what has to come: what comes never is what tests look for, and a busy machine is slow."""
 
 
 class Terminal:
@@ -39,9 +42,6 @@ class Terminal:
             sys.executable, list(args), dimensions=(height, width), cwd=str(cwd), env=environ, timeout=5
         )
         self.process.delaybeforesend = None
-        self.process.ptyproc.delayafterterminate = (
-            0.5  # seconds; on a busy machine a killed process takes its time
-        )
         self._begin(width, height)
         self.raw = b""
         self._over = False
@@ -71,7 +71,7 @@ class Terminal:
             self._stream.feed(data)
         return data
 
-    def until(self, condition: Callable[[str], bool], timeout: float = 45.0) -> str:
+    def until(self, condition: Callable[[str], bool], timeout: float = PATIENCE) -> str:
         """Wait until the screen satisfies the condition; gives it. Fails with what stands there instead."""
         deadline = time.monotonic() + timeout
         while not condition(self.text):
@@ -80,11 +80,11 @@ class Terminal:
             self.read()
         return self.text
 
-    def until_gone(self, words: str, timeout: float = 45.0) -> str:
+    def until_gone(self, words: str, timeout: float = PATIENCE) -> str:
         """Wait until these words stand on the screen no more."""
         return self.until(lambda text: words not in text, timeout)
 
-    def until_shows(self, words: str, timeout: float = 45.0) -> str:
+    def until_shows(self, words: str, timeout: float = PATIENCE) -> str:
         """Wait until these words stand on the screen."""
         return self.until(lambda text: words in text, timeout)
 
@@ -109,7 +109,7 @@ class Terminal:
         self._begin(width, height)
         self.process.setwinsize(height, width)
 
-    def end(self, timeout: float = 10.0) -> int:
+    def end(self, timeout: float = PATIENCE) -> int:
         """Wait for the process to end; gives its exit status (or minus the signal that killed it)."""
         deadline = time.monotonic() + timeout
         while self.process.isalive():
@@ -119,6 +119,16 @@ class Terminal:
             pass
         status = self.process.exitstatus
         return int(status) if status is not None else -int(self.process.signalstatus)
+
+    def hang_up(self) -> int:
+        """Close the terminal, as its window is closed, and wait for the process to end; gives its exit status."""
+        terminal = self.process.ptyproc
+        terminal.fileobj.close()
+        deadline = time.monotonic() + PATIENCE
+        while terminal.isalive():
+            assert time.monotonic() < deadline, f"process {terminal.pid} lives on without a terminal"
+            time.sleep(0.02)
+        return int(terminal.exitstatus)
 
     @property
     def restored(self) -> bool:
@@ -131,7 +141,13 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.process.close(force=True)
+        # Not by pexpect, which waits a moment for a killed process and then calls it one that cannot be killed.
+        for number, patience in ((signal.SIGHUP, 5.0), (signal.SIGKILL, PATIENCE)):
+            deadline = time.monotonic() + patience
+            while self.process.isalive() and time.monotonic() < deadline:
+                self.process.kill(number)
+                self.read(0.05)
+        self.process.close()
 
 
 _PAIRS = ((b"\x1b[?1049h", b"\x1b[?1049l"), (b"\x1b[?25l", b"\x1b[?25h"), (b"\x1b[?1000h", b"\x1b[?1000l"))

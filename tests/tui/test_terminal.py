@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.terminal import ROOT, Terminal
+from tests.tui.terminal import PATIENCE, ROOT, Terminal
 
 
 def stage(mode: str, width: int = 100, height: int = 30) -> Terminal:
@@ -59,10 +59,8 @@ def test_quitting_a_finished_run_gives_its_status_without_a_question() -> None:
 def test_a_signal_gives_the_terminal_back_and_stops_the_source(number: signal.Signals) -> None:
     with stage("busy") as terminal:
         terminal.until_shows("step 5")
-        begin = time.monotonic()
         terminal.process.kill(number)
-        assert terminal.end(5) == 128 + number
-        assert time.monotonic() - begin < 5
+        assert terminal.end() == 128 + number
         assert terminal.restored
         assert b"stopped" in terminal.raw
 
@@ -94,13 +92,15 @@ def test_a_signal_ends_it_in_a_flood_of_keys(before: str, keys: str) -> None:
         until = time.monotonic() + 1.5
         while time.monotonic() < until:
             terminal.read(draw=False)
-        begin = time.monotonic()
         terminal.process.kill(signal.SIGTERM)
-        while terminal.process.isalive():
-            terminal.read(draw=False)
-            assert time.monotonic() - begin < 5
-        over.set()
-        flooding.join()
+        end = time.monotonic() + PATIENCE
+        try:
+            while terminal.process.isalive():
+                terminal.read(draw=False)
+                assert time.monotonic() < end, "the signal waits behind the keys"
+        finally:
+            over.set()
+            flooding.join()
         assert terminal.process.exitstatus == 128 + signal.SIGTERM
 
 
@@ -115,14 +115,14 @@ def _flood(descriptor: int, keys: str, over: threading.Event) -> None:
 
 def test_a_broken_engine_ends_the_dashboard_and_is_told_in_words() -> None:
     with stage("broken") as terminal:
-        assert terminal.end(15) == 1
+        assert terminal.end() == 1
         assert terminal.restored
         assert b"taskyard: the journal cannot be written: disk full: free some space" in terminal.raw
 
 
 def test_an_error_of_the_dashboard_is_one_line_and_the_rest_in_a_file(tmp_path: Path) -> None:
     with Terminal(["-m", "tests.tui.stage", "crash", str(tmp_path)], width=400) as terminal:
-        assert terminal.end(15) == 1
+        assert terminal.end() == 1
     assert terminal.restored
     after = terminal.raw[terminal.raw.rindex(b"\x1b[?1049l") :].decode()
     assert "taskyard: the dashboard failed (RuntimeError: no such" in after
@@ -133,20 +133,14 @@ def test_an_error_of_the_dashboard_is_one_line_and_the_rest_in_a_file(tmp_path: 
 
 def test_an_error_of_the_dashboard_is_told_in_full_to_who_asks() -> None:
     with Terminal(["-m", "tests.tui.stage", "crash"], env={"TASKYARD_DEBUG": "1"}) as terminal:
-        assert terminal.end(15) == 1
+        assert terminal.end() == 1
     assert b"Traceback" in terminal.raw
 
 
 def test_a_closed_terminal_stops_the_source() -> None:
-    terminal = stage("busy")
-    terminal.until_shows("step 5")
-    pid = terminal.process.pid
-    terminal.process.ptyproc.fileobj.close()
-    deadline = time.monotonic() + 6
-    while terminal.process.ptyproc.isalive():
-        assert time.monotonic() < deadline, f"process {pid} lives on without a terminal"
-        time.sleep(0.02)
-    assert terminal.process.ptyproc.exitstatus == 128 + signal.SIGHUP
+    with stage("busy") as terminal:
+        terminal.until_shows("step 5")
+        assert terminal.hang_up() == 128 + signal.SIGHUP
 
 
 def _says_it_is_too_small(text: str) -> bool:
@@ -200,7 +194,7 @@ def _open(terminal: Terminal, key: str, pid: Path) -> int:
 def _lives(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second where it goes between opening and reading
         return False
 
 
@@ -213,12 +207,7 @@ def test_a_terminal_closed_behind_an_editor_or_pager_ends_all(mode: str, key: st
     )
     with terminal:
         child = _open(terminal, key, pid)
-        terminal.process.ptyproc.fileobj.close()
-        deadline = time.monotonic() + 6
-        while terminal.process.ptyproc.isalive():
-            assert time.monotonic() < deadline, "lives on without a terminal"
-            time.sleep(0.02)
-        assert terminal.process.ptyproc.exitstatus == 128 + signal.SIGHUP
+        assert terminal.hang_up() == 128 + signal.SIGHUP
         assert not _lives(child)
 
 
@@ -228,7 +217,7 @@ def test_a_signal_behind_an_editor_ends_both(number: signal.Signals, tmp_path: P
     with Terminal(["-m", "tests.tui.stage", "busy"], env={"VISUAL": str(program)}) as terminal:
         child = _open(terminal, "E", pid)
         terminal.process.kill(number)
-        assert terminal.end(5) == 128 + number
+        assert terminal.end() == 128 + number
         assert terminal.restored
         assert b"stopped" in terminal.raw
         assert not _lives(child)
@@ -292,13 +281,11 @@ def test_what_is_typed_in_one_go_after_the_slash_goes_to_the_field() -> None:
 def test_a_run_that_stands_still_costs_not_one_byte() -> None:
     with stage("finished") as terminal:
         terminal.until_shows("q quits")
-        while terminal.read(0.6):
-            pass
-        begin = time.monotonic()
-        written = b""
-        while time.monotonic() - begin < 2.5:
-            written += terminal.read(0.5)
-        assert written == b""
+        begin = silent = time.monotonic()
+        while time.monotonic() - silent < 2.5:
+            if written := terminal.read(0.5):
+                silent = time.monotonic()  # on a busy machine the last that is drawn comes late
+            assert silent - begin < PATIENCE, f"goes on writing: {written!r}"
 
 
 def test_nothing_heavy_is_imported_before_the_first_paint() -> None:
