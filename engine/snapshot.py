@@ -39,7 +39,10 @@ from engine.rows import BoardChange, RowEdit
 
 
 class StageSpan(msgspec.Struct, frozen=True):
-    """One stage of one attempt. `ended` is None while it runs."""
+    """One stage of one attempt. `ended` is None while it runs.
+
+    `idle` is what its task's was as it started; for `rested` seconds of it nobody worked on the run.
+    """
 
     attempt: int
     stage: Stage
@@ -48,6 +51,8 @@ class StageSpan(msgspec.Struct, frozen=True):
     ok: bool | None = None
     note: str = ""
     log: str = ""
+    idle: float = 0.0
+    rested: float = 0.0
 
 
 class CallView(msgspec.Struct, frozen=True):
@@ -199,13 +204,14 @@ class TaskView(msgspec.Struct, frozen=True, eq=False):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One line for a person. `number` counts up over the run."""
+    """One line for a person. `number` counts up over the run, `elapsed` is how long that had been worked on."""
 
     number: int
     at: float
     level: str
     text: str
     task: str = ""
+    elapsed: float = 0.0
 
 
 class LessonNote(msgspec.Struct, frozen=True):
@@ -230,7 +236,8 @@ class BoardOffer(msgspec.Struct, frozen=True):
 class RunView(msgspec.Struct, frozen=True):
     """The run as a whole. `idle`: seconds since it started in which no process worked on it; `resumed`: when one took
     it up again, the last time. `locks_away`: in words, why the locks that it shares with others cannot be reached.
-    `economy`: whether tasks may choose the cheaper lane."""
+    `economy`: whether tasks may choose the cheaper lane. `told_before`: the number of the last notice of the processes
+    before this one, which tells itself what is still so."""
 
     run: str = ""
     board: str = ""
@@ -255,6 +262,7 @@ class RunView(msgspec.Struct, frozen=True):
     budget_usd: float | None = None
     budget_reached: str = ""
     locks_away: str = ""
+    told_before: int = 0
     finished: ev.RunFinished | None = None
 
     def elapsed(self, now: float) -> float:

@@ -24,8 +24,9 @@ class Frame:
 
     @property
     def errors(self) -> int:
-        """How many errors were told and not yet dismissed."""
-        return sum(1 for n in self.snapshot.notices if n.level == "error" and n.number > self.dismissed)
+        """How many errors the process that works on the run has told, and nobody has dismissed yet."""
+        seen = max(self.dismissed, self.snapshot.run.told_before)
+        return sum(1 for n in self.snapshot.notices if n.level == "error" and n.number > seen)
 
     @property
     def elapsed(self) -> float:

@@ -60,14 +60,15 @@ def timeline_lines(
     for attempt, group in groupby(view.spans, key=lambda span: span.attempt):
         spans = tuple(group)
         last = spans[-1]
-        took = (last.ended if last.ended is not None else now) - spans[0].started
+        idle = last.idle + last.rested - spans[0].idle
+        took = (last.ended if last.ended is not None else now) - spans[0].started - idle
         if lines:
             lines.append(BLANK)
         lines.append(
             (
                 (f"attempt {attempt}", "text strong"),
                 (f"  {_short(max(0.0, took))}", "text"),
-                (f"  from {duration(spans[0].started - begin)} on", "faint"),
+                (f"  from {duration(spans[0].started - begin - spans[0].idle)} on", "faint"),
             )
         )
         for span in spans:
@@ -145,7 +146,7 @@ def _facts(view: TaskView, width: int) -> Iterable[Line]:
 
 
 def _seconds(span: StageSpan, now: float) -> float:
-    return max(0.0, (span.ended if span.ended is not None else now) - span.started)
+    return max(0.0, (span.ended if span.ended is not None else now) - span.started - span.rested)
 
 
 def _short(seconds: float) -> str:

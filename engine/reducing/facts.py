@@ -75,7 +75,7 @@ class Facts:
     def notice(self, at: float, level: str, text: str, task: str = "") -> None:
         """Keep a line for a person; the oldest go."""
         self.notice_count += 1
-        notice = Notice(self.notice_count, at, level, text, task)
+        notice = Notice(self.notice_count, at, level, text, task, self.run.elapsed(at))
         self.notices = (*self.notices, notice)[-MAX_NOTICES:]
 
 

@@ -13,7 +13,7 @@ from engine.model import TaskState
 from engine.reducing.facts import GAUGES, Facts
 from engine.reducing.motion import stopped
 from engine.reducing.samples import sample
-from engine.snapshot import RunView, Snapshot
+from engine.snapshot import RunView, Snapshot, StageSpan
 
 _RUN_FIELDS = (
     "run",
@@ -55,6 +55,7 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
         finished=None,
         budget_reached="",
         locks_away=state.run.locks_away if e.rested else "",
+        told_before=state.run.told_before if e.rested else state.notice_count,
         **(asdict(e.setup) if e.setup is not None else {}),
     )
     if not e.rested:
@@ -63,6 +64,8 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
     for view in tuple(state.tasks.values()):
         if view.started is not None and view.ended is None:
             state.change(view.id, idle=view.idle + idle)
+        if view.state is TaskState.TO_LAND:
+            state.change(view.id, spans=tuple(_rested(span, idle) for span in view.spans))
         if view.state in (TaskState.RUNNING, TaskState.ELSEWHERE):
             state.change(
                 view.id,
@@ -76,6 +79,10 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
             state.trains[number] = replace(
                 train, stage="failed", detail="interrupted", ended_at=max(train.started_at, left)
             )
+
+
+def _rested(span: StageSpan, idle: float) -> StageSpan:
+    return span if span.ended is not None else replace(span, rested=span.rested + idle)
 
 
 def _dispatch_changed(state: Facts, e: ev.DispatchChanged) -> None:

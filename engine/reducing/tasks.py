@@ -81,14 +81,15 @@ def _attempt_started(state: Facts, e: ev.AttemptStarted) -> None:
 def _stage_started(state: Facts, e: ev.StageStarted) -> None:
     view = state.tasks.get(e.task)
     if view is not None:
-        spans = (*view.spans, StageSpan(e.attempt, e.stage, e.at))[-MAX_SPANS:]
+        fields = worked_on(view, e.at)
+        span = StageSpan(e.attempt, e.stage, e.at, idle=fields.get("idle", view.idle))
         state.change(
             e.task,
             state=TaskState.RUNNING,
             stage=e.stage,
             stage_started=e.at,
-            spans=spans,
-            **worked_on(view, e.at),
+            spans=(*view.spans, span)[-MAX_SPANS:],
+            **fields,
         )
 
 
@@ -110,7 +111,7 @@ def _end_span(
         if span.stage is stage and span.attempt == attempt and span.ended is None:
             ended = max(span.started, at)
             spans[index] = replace(span, ended=ended, ok=ok, note=note, log=log)
-            _time_stage(state, stage, ended - span.started)
+            _time_stage(state, stage, max(0.0, ended - span.started - span.rested))
             break
     return tuple(spans)
 
@@ -165,7 +166,7 @@ def _ready_to_land(state: Facts, e: ev.TaskReadyToLand) -> None:
     state.change(
         e.task,
         state=TaskState.TO_LAND,
-        spans=(*view.spans, StageSpan(e.attempt, Stage.LAND, e.at))[-MAX_SPANS:],
+        spans=(*view.spans, StageSpan(e.attempt, Stage.LAND, e.at, idle=view.idle))[-MAX_SPANS:],
         stage=Stage.LAND,
         stage_started=e.at,
         commit=e.commit,

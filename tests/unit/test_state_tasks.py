@@ -35,6 +35,10 @@ from tests.unit.run_events import (
     stage,
     started,
 )
+from tui.frame import Frame
+from tui.line import plain
+from tui.sections import timeline_lines
+from tui.source import Health
 
 
 def test_a_task_that_lands_leaves_all_its_figures() -> None:
@@ -172,6 +176,49 @@ def test_the_time_between_two_processes_is_nobodys_work() -> None:
     assert state.view("B-2").elapsed(230.0) == 0.0
     state.apply(ev.RunResumed(at=300.0, host="h", pid=9))
     assert (state.run.idle, state.run.resumed) == (190.0, 300.0)
+
+
+def test_stages_and_notices_leave_out_the_time_between_two_processes() -> None:
+    """An attempt of 13 s that was taken up the next day was told as one of a day, beside a task of 13 s."""
+    state = after(
+        attempt(at=101.0), stage(Stage.IMPLEMENT, at=101.0), ev.Noticed(at=103.0, level="error", text="red")
+    )
+    state.apply(ev.RunResumed(at=1003.0, host="h", pid=8))
+    state.apply_all([attempt(at=1003.0), stage(Stage.IMPLEMENT, at=1004.0)])
+    state.apply(ev.StageFinished(at=1010.0, task="A-1", attempt=1, stage=Stage.IMPLEMENT, ok=True))
+    state.apply(ev.TaskReadyToLand(at=1010.0, task="A-1", attempt=1, commit="c" * 40))
+    state.apply(ev.Noticed(at=1012.0, level="error", text="red still"))
+    state.apply(ev.RunResumed(at=9012.0, host="h", pid=9))
+    state.apply(ev.TaskLanded(at=9013.0, task="A-1", commit="c" * 40, train=1))
+    view = state.view("A-1")
+    assert [(span.stage, span.idle, span.rested) for span in view.spans] == [
+        (Stage.IMPLEMENT, 0.0, 0.0),
+        (Stage.IMPLEMENT, 900.0, 0.0),
+        (Stage.LAND, 900.0, 8000.0),
+    ]
+    assert view.elapsed(9999.0) == 12.0
+    assert "attempt 1  12.0 s  from 00:00 on" in plain(timeline_lines(view, 9999.0, 80)[0])
+    assert state.snapshot().stage_times[-1].total == 3.0, "the land stage, of which an estimate is made"
+    assert [notice.elapsed for notice in state.notices] == [3.0, 12.0]
+
+
+def test_only_what_the_process_at_work_tells_is_an_error_still() -> None:
+    """It tells anew what is still so; what is mended since stayed in the header, and what is not counted twice."""
+    state = after(
+        ev.Noticed(at=101.0, level="error", text="no agent"),
+        ev.Noticed(at=101.0, level="error", text="row 3"),
+    )
+
+    def errors(dismissed: int = 0) -> int:
+        return Frame(state.snapshot(), 0.0, Health(), "LIVE", dismissed).errors
+
+    assert errors() == 2
+    state.apply(ev.RunResumed(at=150.0, host="h", pid=7, rested=True))
+    assert errors() == 2, "it is the same process"
+    state.apply(ev.RunResumed(at=200.0, host="h", pid=8))
+    state.apply(ev.Noticed(at=201.0, level="error", text="row 3"))
+    assert (errors(), len(state.notices)) == (1, 3)
+    assert errors(dismissed=3) == 0
 
 
 def test_a_run_that_ended_and_goes_on_was_idle_since_its_end() -> None:

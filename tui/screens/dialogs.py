@@ -202,7 +202,6 @@ class NoticesScreen(LinesScreen):
         app = cast("DashboardApp", self.app)
         snapshot = app.frame.snapshot
         self._shown = snapshot.notice_count
-        begin = snapshot.run.started or 0.0
         lines: list[Line] = []
         for notice in reversed(snapshot.notices):
             if notice.number <= app.dismissed:
@@ -210,7 +209,7 @@ class NoticesScreen(LinesScreen):
             mark, tone = _MARKS.get(notice.level, _MARKS["info"])
             rows = wrapped(_said(notice), width - 10)
             for number, row in enumerate(rows):
-                head = f"{duration(notice.at - begin):>7} " if number == 0 else " " * 8
+                head = f"{duration(notice.elapsed):>7} " if number == 0 else " " * 8
                 lines.append(((head, "faint"), (f"{mark} " if number == 0 else "  ", tone), *row))
         if app.dismissed:
             lines += _rows_not_run(
