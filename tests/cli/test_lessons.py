@@ -134,6 +134,12 @@ def test_a_search_for_what_cannot_be_says_so(run: Run) -> None:
     age = "since: takes an age (90s, 30m, 24h, 7d, 2w) or a day (2026-01-31)"
     assert run("search", "since:yesterday").splitlines()[1:] == [age]
     assert json.loads(run("search", "since:yesterday", "--json"))["hint"] == age
+    for days in (
+        "since:7",
+        "since:2026-1",
+        "since:2026-13-01",
+    ):  # all of them were given for it, without a word
+        assert run("search", days).splitlines()[1:] == [age]
     names = "no lesson has type:fix-bug; there is fix_bug, feature"
     assert run("search", "type:fix-bug").splitlines()[1:] == [names]
     assert run("list", "--type", "fix-bug").splitlines()[1:] == [names]
@@ -163,11 +169,16 @@ def test_import_is_idempotent_and_tells_what_it_could_not_read(root: Path, run: 
     add_some(run)
     file = root / ".git" / "taskyard" / "lessons.jsonl"
     other = tmp_path / "other.jsonl"
-    other.write_text(file.read_text() + "nonsense\n")
+    other.write_text(file.read_text() + "nonsense\n" * 7)
     file.unlink()
-    assert run("import", str(other)) == "3 added, 0 raised, 0 known already\n"
-    again = json.loads(run("import", str(other), "--json"))
-    assert (again["added"], again["unchanged"], len(again["malformed"])) == (0, 3, 1)
+    done = taskyard("lessons", "import", str(other), at=root)
+    assert (done.status, done.out) == (1, "3 added, 0 raised, 0 known already\n")
+    *lines, last = done.err.splitlines()
+    assert [line.split(" of ")[0] for line in lines] == [f"taskyard: line {number}" for number in range(4, 9)]
+    assert last == "taskyard: nor are 2 more lines"
+    again = json.loads(run("import", str(other), "--json", status=1))
+    assert (again["added"], again["unchanged"], len(again["malformed"])) == (0, 3, 7)
+    assert run("import", str(file)) == "0 added, 0 raised, 3 known already\n"
     assert run("import", "nowhere.jsonl", status=2).startswith("taskyard: there is no file nowhere.jsonl")
 
 

@@ -99,15 +99,30 @@ def test_a_typed_line_is_split_into_filters_and_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "typed", ["foo:bar", "http://x", "type", "since:soon", "until:1999-99-99x", "a:b:c", '"type:x']
+    "typed",
+    [
+        "foo:bar",
+        "http://x",
+        "type",
+        "since:soon",
+        "until:1999-99-99x",
+        "until:2026-13-01",
+        "a:b:c",
+        '"type:x',
+    ],
 )
 def test_what_is_no_filter_is_text(typed: str) -> None:
     assert parse_query(typed) == LessonQuery(text=typed)
 
 
-@pytest.mark.parametrize("typed", ["type:", "since:", "since:7", "since:2026-0", "until:2026-99-99", "  "])
+@pytest.mark.parametrize("typed", ["type:", "since:", "since:7", "since:2026-0", "until:2026-99-9", "  "])
 def test_an_unfinished_filter_filters_nothing_yet(typed: str) -> None:
     assert parse_query(typed).empty
+
+
+@pytest.mark.parametrize("typed", ["since:7", "since:2026-0", "until:2026"])
+def test_a_time_that_nobody_types_on_is_none(typed: str) -> None:
+    assert parse_query(typed, whole=True) == LessonQuery(text=typed)
 
 
 @given(st.text())

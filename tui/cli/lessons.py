@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="What failed before, and what helped.", invoke_without_command=True)
 
 FEW = 5
-"""Lessons that are listed where nothing was asked for."""
+"""Lessons that are listed where nothing was asked for, and lines that are none of a file that is none."""
 
 LONGEST_HINT = 400
 """Characters of what is said about a search that found nothing."""
@@ -79,7 +79,7 @@ def search(
     """
     from engine.store.lessons import parse_query
 
-    return _search(parse_query(" ".join(words)), limit, as_json)
+    return _search(parse_query(" ".join(words), whole=True), limit, as_json)
 
 
 @app.command("list")
@@ -175,18 +175,23 @@ def import_(
 ) -> int:
     """Take over the lessons of another file.
 
-    Doing it twice changes nothing.
+    Doing it twice changes nothing. Exit status: 1 when it has lines that are no lessons.
     """
+    from tui.plain import count
+
     with _opened(make=True) as store:
         assert store is not None
         report = store.import_file(file, progress=_progress("importing"))
+    status = 1 if report.malformed else 0
     if as_json:
         say_json(report)
-        return 0
+        return status
     say(f"{report.added:,} added, {report.raised:,} raised, {report.unchanged:,} known already")
-    for line in report.malformed:
+    for line in report.malformed[:FEW]:
         complain(f"line {line.line} of {file} is no lesson: {line.reason}")
-    return 0
+    if (more := len(report.malformed) - FEW) > 0:
+        complain(f"nor {'is' if more == 1 else 'are'} {count(more, 'more line')}")
+    return status
 
 
 @app.command()

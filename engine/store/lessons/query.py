@@ -66,12 +66,13 @@ class LessonQuery(msgspec.Struct, frozen=True):
         return self == LessonQuery(text=self.text) and not self.words
 
 
-def parse_query(typed: str, *, clock: Callable[[], float] = time.time) -> LessonQuery:
-    """Read one typed line. Whatever is no filter is text, so this never raises.
+def parse_query(typed: str, *, clock: Callable[[], float] = time.time, whole: bool = False) -> LessonQuery:
+    """Read one typed line, all of it where `whole`, else as far as somebody is. What is no filter is text, so this
+    never raises.
 
     Filters: `type:` `stage:` `failure:` `pattern:` `file:` with a name, `since:` and `until:` with an age
     (`90s`, `30m`, `24h`, `7d`, `2w`) or a day (`2026-01-31`, UTC, which `until:` includes whole). A filter without a
-    value yet is left out; the last of two equal filters counts.
+    value yet is left out, and so is a time that may still be typed on; the last of two equal filters counts.
     """
     names: dict[str, str] = {}
     times: dict[str, float] = {}
@@ -86,7 +87,7 @@ def parse_query(typed: str, *, clock: Callable[[], float] = time.time) -> Lesson
             names[key] = value
         elif (moment := _moment(value, clock(), end=key == "until")) is not None:
             times[key] = moment
-        elif value and not _looks_unfinished(value):
+        elif value and (whole or not _looks_unfinished(value)):
             words.append(word)
     return LessonQuery(
         " ".join(words),
@@ -110,4 +111,4 @@ def _moment(value: str, now: float, *, end: bool) -> float | None:
 
 
 def _looks_unfinished(value: str) -> bool:
-    return re.fullmatch(r"[\d-]{1,10}", value) is not None
+    return re.fullmatch(r"[\d-]{1,9}", value) is not None  # ten are a whole day, and this one is none
