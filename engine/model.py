@@ -9,6 +9,9 @@ from enum import StrEnum
 
 import msgspec
 
+LATEST = 253_402_214_400.0
+"""The last day that calendars know, the end of the year 9999 in any time zone; seconds since the epoch."""
+
 
 class Lane(StrEnum):
     """How soon a task's model calls must be answered. Economy calls may wait for a batch at half price."""

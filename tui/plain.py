@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from engine.model import Usage
+from engine.model import LATEST, Usage
 
 SHOWN = 400
 """The most characters of one text that came from a model, a tool or a file."""
@@ -95,7 +95,12 @@ def tokens_by_class(usage: Usage) -> str:
 
 
 def when(at: float) -> str:
-    """A moment, in seconds since the epoch, as the clock on the wall shows it: "2026-01-31 09:30:00"."""
+    """A moment, in seconds since the epoch, as the clock on the wall shows it: "2026-01-31 09:30:00".
+
+    One that no calendar knows, as damaged files may hold, is "no date".
+    """
+    if not 0 <= at < LATEST:
+        return "no date"
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -104,7 +109,7 @@ def ago(seconds: float) -> str:
     for limit, unit, length in ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600)):
         if seconds < limit:
             return f"{max(0, int(seconds / length))} {unit}"
-    return f"{int(seconds / 86_400)} d"
+    return f"{int(min(seconds, LATEST) / 86_400)} d"
 
 
 def table(

@@ -159,3 +159,11 @@ def test_nothing_hostile_reaches_a_line() -> None:
             shown = plain(line).replace("\u200d", "")
             assert shown.isprintable(), repr(shown)
             assert width(line) <= cells
+
+
+@pytest.mark.parametrize("at", [1e17, -1e15, 1e308, 253_402_300_799.0, float("nan"), float("-inf")])
+def test_a_time_that_no_calendar_knows_is_told_in_words(at: float) -> None:
+    lesson = Lesson("L1", failure_msg="m", first_seen=at, last_seen=at)
+    rows = [plain(line) for line in whole_lesson(lesson, (), 80, NOW)]
+    assert any(row.startswith("last") and "no date" in row for row in rows)
+    assert max(map(len, rows)) <= 80

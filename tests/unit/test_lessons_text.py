@@ -151,6 +151,7 @@ def test_a_line_comes_back_as_it_was() -> None:
         b'{"id": "x", "last_seen": 1e999}',
         b'{"id": "x", "failure_msg": "\xff"}',
         b'{"id": "x", "failure_msg": "\\ud800"}',
+        b'{"id": "x", "last_seen": 1e24}',
         b'{"id": "x", "metadata": [1]}',
         b'{"id": "x", "metadata": ' + b"[" * 100_000,
         b"<<<<<<< HEAD",
@@ -167,6 +168,25 @@ def test_lines_of_other_writers_are_read_kindly() -> None:
     assert decode_line(line) == Lesson(
         "x", failure_msg="m", first_seen=DAY, last_seen=DAY, metadata={"files": "a b", "tries": "3"}
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("1764500000", 1_764_500_000.0),
+        ("1764500000000", 1_764_500_000.0),  # JavaScript's clock
+        ("1764500000000000", 1_764_500_000.0),
+        ("1764500000000000000", 1_764_500_000.0),
+        ('"2025-11-30T11:53:20+01:00"', 1_764_500_000.0),
+        ('"0001-01-01T00:00:00Z"', 0.0),  # Go's zero
+        ("-5", 0.0),
+        ("-1e300", 0.0),
+        ('"9999-12-31T23:59:59-12:00"', 253_402_214_399.0),  # never
+    ],
+)
+def test_a_time_of_another_writer_is_one_that_calendars_know(written: str, seconds: float) -> None:
+    lesson = decode_line(b'{"id": "x", "failure_msg": "m", "last_seen": %b}' % written.encode())
+    assert lesson.last_seen == lesson.first_seen == pytest.approx(seconds, abs=1)
 
 
 def test_lines_of_one_lesson_add_up() -> None:

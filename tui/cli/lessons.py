@@ -305,7 +305,7 @@ def _show(lessons: Sequence[Lesson], as_json: bool, hint: str = "") -> int:
             lesson.task_type,
             lesson.failure_type,
             f"{lesson.times_seen:,}×",
-            f"{ago(now - lesson.last_seen)} ago",
+            f"{ago(now - lesson.last_seen)} ago" if lesson.last_seen else "",
             lesson.headline,
         )
         for lesson in lessons

@@ -8,17 +8,20 @@ except that the message of the first sighting stays.
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 
 import msgspec
 
+from engine.model import LATEST
 from engine.store.lessons.fingerprint import failed_check
 from engine.telling import Told, find_telling
 
 MAX_SIGHTINGS = 10**9
 """No line may claim more sightings than this."""
 
+
+_UNITS = (1.0, 1e-3, 1e-6, 1e-9)
+"""Seconds, and what other writers count in; none of their todays is another's before the year 9999."""
 
 _IN_A_SENTENCE = frozenset({"breaks_combination", "conflict", "no_change", "timeout", "verdict_refused"})
 """Failures whose message begins with what they are; of the others, it may be the whole output of a tool."""
@@ -178,10 +181,13 @@ def _seconds(value: float | str | None) -> float:
             moment = datetime.fromisoformat(value)
         except ValueError:
             raise MalformedLineError(f"{value[:40]!r} is no time") from None
-        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if not math.isfinite(value):
-        raise MalformedLineError("a time is not finite")
-    return float(value)
+        told = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        # Some write the first day of the calendar for no time, and its last for never.
+        return min(max(0.0, told), LATEST - 1)
+    for unit in _UNITS:
+        if value * unit < LATEST:
+            return max(0.0, value * unit)
+    raise MalformedLineError(f"{value:g} is no time")
 
 
 def _plain(value: object) -> str:
