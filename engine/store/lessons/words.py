@@ -17,6 +17,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 FACET = "\ue000"
@@ -29,10 +30,21 @@ _PRIVATE = re.compile("[\ue000\ue001]")
 
 # Thai, Lao, Burmese, Khmer, and all from the CJK radicals on but surrogates and private use: Han, kana, Hangul, emoji.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufeff\uff01-\U000effff"
-_UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _ASCII_SYMBOLS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _SYMBOL_WORDS = {c: f" {SYMBOL}{ord(c):x}" for c in _ASCII_SYMBOLS}
 _ASCII_QUESTIONS = frozenset(f'"{word.strip()}"' for word in _SYMBOL_WORDS.values())
+
+
+@cache  # Python takes milliseconds to compile so many characters: nobody waits for that who only starts a run.
+def _unspaced() -> re.Pattern[str]:
+    """A run of such characters."""
+    return re.compile(f"[{_UNSPACED}]+")
+
+
+@cache
+def _piece() -> re.Pattern[str]:
+    """What of a typed word is asked for by itself: such a run, letters and digits of other scripts, or a symbol."""
+    return re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_])+|\S")
 
 
 def facet(field: str, name: str | int) -> str:
@@ -65,10 +77,10 @@ def indexed_text(text: str, facets: Iterable[str]) -> str:
         symbols = "".join([_SYMBOL_WORDS[c] for c in _ASCII_SYMBOLS.intersection(text)])
         return f"{text} {' '.join(facets)}{symbols}"
     extra = [symbol_word(c) for c in set(text) if is_symbol(c)]
-    for run in _UNSPACED_RUN.findall(text):
+    for run in _unspaced().findall(text):
         extra += _unspaced_words(run)
         extra += [symbol_word(c) for c in run.lower()]
-    return f"{_UNSPACED_RUN.sub(' ', text)} {' '.join(facets)} {' '.join(extra)}"
+    return f"{_unspaced().sub(' ', text)} {' '.join(facets)} {' '.join(extra)}"
 
 
 def is_symbol(c: str) -> bool:
@@ -100,9 +112,6 @@ def word_set(text: str) -> set[str]:
     return set(_WORD.findall(text.lower()))
 
 
-_PIECE = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_])+|\S")
-
-
 @dataclass(frozen=True, slots=True)
 class Term:
     """One typed word. `questions` to the word index, which every lesson that holds the word satisfies."""
@@ -120,7 +129,7 @@ class Term:
 def at_word_start(text: str, at: int) -> bool:
     """Whether a word begins at this place of the text; in scripts without blanks, each character is a word."""
     before = text[at - 1 : at]
-    return not before.isalnum() or (not before.isascii() and _UNSPACED_RUN.match(before) is not None)
+    return not before.isalnum() or (not before.isascii() and _unspaced().match(before) is not None)
 
 
 def terms(words: Iterable[str]) -> tuple[Term, ...]:
@@ -163,7 +172,7 @@ def _is_common(question: str) -> bool:
 
 
 def _term(word: str) -> Term:
-    pieces = _PIECE.findall(word)
+    pieces = _piece().findall(word)
     questions: dict[str, None] = {}
     previous = ""
     for number, piece in enumerate(pieces):
@@ -173,12 +182,12 @@ def _term(word: str) -> Term:
             questions.update(dict.fromkeys(_questions(piece, following)))
         previous = piece[-1]
     exact = len(pieces) == 1 and word.isascii() and word.isalnum() and len(word) <= LONGEST_PREFIX
-    bounded = word[0].isalnum() and not _UNSPACED_RUN.match(word[0])
+    bounded = word[0].isalnum() and not _unspaced().match(word[0])
     return Term(word, tuple(questions), exact, word.lower(), bounded)
 
 
 def _questions(piece: str, following: str) -> list[str]:
-    if _UNSPACED_RUN.match(piece):
+    if _unspaced().match(piece):
         words = _unspaced_words(piece) or [symbol_word(c) for c in piece.lower()]
         return [f'"{word}"' for word in words]
     if is_symbol(piece[0]):
