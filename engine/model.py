@@ -109,6 +109,15 @@ class Usage(msgspec.Struct, frozen=True):
             self.cache_write_1h + other.cache_write_1h,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input - other.input,
+            self.output - other.output,
+            self.cache_read - other.cache_read,
+            self.cache_write_5m - other.cache_write_5m,
+            self.cache_write_1h - other.cache_write_1h,
+        )
+
     @property
     def total(self) -> int:
         """All tokens of all classes."""

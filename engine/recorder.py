@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, TypedDict
+from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
 from engine import events as ev
 from engine.errors import StoreError
 from engine.figures import HistoryFigures
-from engine.model import TaskState, Usage
+from engine.model import TaskState
 from engine.snapshot import TaskView
 from engine.state import RunState
-from engine.store.history import HistoryPruner, TaskHistory
+from engine.store.history import HistoryPruner, Taken, TaskHistory
 from engine.store.journal import Journal
 
 CYCLE_BYTES = 4_000_000
@@ -118,7 +119,8 @@ async def _until(written: Future[int]) -> None:
 
 
 class HistoryRecorder:
-    """Keeps each execution of a task in the history: from its first attempt as running, at its end with all it took.
+    """Keeps each execution of a task in the history: from its first attempt as running, at its end with all it took,
+    and with what it has taken so far where the run ends before.
 
     An execution that an interrupted run left open is gone on with by the run that takes it up. A task that another
     orchestrator landed is kept by that one; what was begun here is ended all the same.
@@ -129,7 +131,7 @@ class HistoryRecorder:
         self._run = run
         self._state = state
         running = pruner.find(run=run, status=TaskState.RUNNING, limit=-1)
-        self._open = {entry.task: (entry.id, entry.idle) for entry in running}
+        self._open = {entry.task: _Open(entry.id, entry.idle, entry.before) for entry in running}
         self._run_idle = state().run.idle
 
     def settle(self, ended: Mapping[str, float]) -> None:
@@ -140,24 +142,36 @@ class HistoryRecorder:
 
     def hear(self, event: ev.Event) -> None:
         """Take an event that begins or ends an execution, or goes on with those that an interrupted run left open."""
-        if isinstance(event, ev.AttemptStarted) and event.task not in self._open:
-            self._begin(event)
+        if isinstance(event, ev.AttemptStarted):
+            self._attempt(event) if event.task in self._open else self._begin(event)
         elif isinstance(event, ev.TaskLanded | ev.TaskEnded):
             self._end(event)
         elif isinstance(event, ev.RunResumed):
             self._go_on()
+        elif isinstance(event, ev.RunFinished):
+            self._pause()
 
     def _go_on(self) -> None:
         before, self._run_idle = self._run_idle, self._state().run.idle
-        for task, (id, idle) in self._open.items():
-            self._open[task] = id, idle + self._run_idle - before
-            _forget(self.pruner.update(id, idle=self._open[task][1]))
+        for task, each in self._open.items():
+            self._open[task] = replace(each, idle=each.idle + self._run_idle - before)
+            _forget(self.pruner.update(each.id, idle=self._open[task].idle))
+
+    def _pause(self) -> None:
+        for task, each in self._open.items():
+            if (view := self._state().find(task)) is not None:
+                _forget(self.pruner.update(each.id, **_fields(_taken(view, each.before))))
+
+    def _attempt(self, event: ev.AttemptStarted) -> None:
+        each = self._open[event.task]
+        _forget(self.pruner.update(each.id, attempts=event.attempt - each.before.attempts))
 
     def _begin(self, event: ev.AttemptStarted) -> None:
         view = self._state().find(event.task)
         if view is not None:
             id = self._id(event)
-            self._open[view.id] = id, 0.0
+            before = msgspec.structs.replace(_taken(view, Taken()), attempts=event.attempt - 1)
+            self._open[view.id] = _Open(id, 0.0, before)
             entry = TaskHistory(
                 id=id,
                 run=self._run,
@@ -166,6 +180,8 @@ class HistoryRecorder:
                 started=event.at,
                 type=view.task.type,
                 scope=view.task.scope,
+                attempts=1,
+                before=before,
             )
             _forget(self.pruner.add(entry))
 
@@ -173,10 +189,10 @@ class HistoryRecorder:
         view = self._state().find(event.task)
         if view is None or view.ended is None:
             return
-        id, _ = self._open.pop(view.id, (None, 0.0))
-        if id is None and isinstance(event, ev.TaskLanded) and event.by:
+        begun = self._open.pop(view.id, None)
+        if begun is None and isinstance(event, ev.TaskLanded) and event.by:
             return
-        if id is None:  # It ended before any attempt: cancelled while it waited, or found landed.
+        if begun is None:  # It ended before any attempt: cancelled while it waited, or found landed.
             started = view.started if view.started is not None else event.at
             entry = TaskHistory(
                 id=self._id(event),
@@ -186,11 +202,15 @@ class HistoryRecorder:
                 started=started,
                 type=view.task.type,
                 scope=view.task.scope,
-                **_result(view),
+                ended=view.ended,
+                reason=view.problem,
+                commit=view.commit,
+                **_fields(_taken(view, Taken())),
             )
             _forget(self.pruner.add(entry))
         else:
-            _forget(self.pruner.update(id, status=view.state, **_result(view)))
+            end = {"status": view.state, "ended": view.ended, "reason": view.problem, "commit": view.commit}
+            _forget(self.pruner.update(begun.id, **end, **_fields(_taken(view, begun.before))))
 
     def end_run(self) -> None:
         """End what the run leaves open: nobody takes it up any more."""
@@ -205,33 +225,30 @@ class HistoryRecorder:
         return HistoryFigures(**{name: getattr(stats, name) for name in HistoryFigures.__struct_fields__})
 
 
-class _Result(TypedDict):
-    ended: float | None
-    attempts: int
-    reason: str
-    commit: str
-    model_calls: int
-    batched_requests: int
-    cache_hits: int
-    usage: Usage
-    usd: float
-    unpriced: int
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An execution that goes on: its entry, the seconds in which nobody worked on it, and what came before it."""
+
+    id: str
+    idle: float
+    before: Taken
 
 
-def _result(view: TaskView) -> _Result:
-    """What an ended execution took, and how it ended."""
-    return {
-        "ended": view.ended,
-        "attempts": view.attempt,
-        "reason": view.problem,
-        "commit": view.commit,
-        "model_calls": view.model_calls,
-        "batched_requests": view.batched_requests,
-        "cache_hits": view.cache_hits,
-        "usage": view.usage,
-        "usd": view.usd,
-        "unpriced": view.unpriced,
-    }
+def _taken(view: TaskView, before: Taken) -> Taken:
+    """What the work on the task has taken in this run since it had taken `before`."""
+    return Taken(
+        attempts=view.attempt - before.attempts,
+        model_calls=view.model_calls - before.model_calls,
+        batched_requests=view.batched_requests - before.batched_requests,
+        cache_hits=view.cache_hits - before.cache_hits,
+        usage=view.usage - before.usage,
+        usd=max(0.0, view.usd - before.usd),
+        unpriced=view.unpriced - before.unpriced,
+    )
+
+
+def _fields(taken: Taken) -> dict[str, Any]:
+    return {name: getattr(taken, name) for name in Taken.__struct_fields__}
 
 
 def _forget(written: Future[Any]) -> None:

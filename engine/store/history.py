@@ -24,7 +24,7 @@ from engine.errors import StoreError
 from engine.model import TaskState
 from engine.store import history_table as table
 from engine.store.database import Connection, Database, DatabaseError
-from engine.store.history_archive import HistoryArchive, HistorySegment, TaskHistory
+from engine.store.history_archive import HistoryArchive, HistorySegment, Taken, TaskHistory
 from engine.store.history_figures import HistoryStats, MemoryInfo, file_size
 from engine.store.history_reader import HistoryReader, PrunePolicy
 
@@ -36,6 +36,7 @@ __all__ = [
     "MemoryInfo",
     "PrunePolicy",
     "PruneResult",
+    "Taken",
     "TaskHistory",
 ]
 

@@ -19,13 +19,25 @@ from engine.store.archive import SUFFIX, read_segment, remove_unfinished, segmen
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
+class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What work on a task has taken. `usd` is the sum of the calls whose price is known, `unpriced` counts the others;
+    `model_calls`, `batched_requests` and `cache_hits` are those of a run's `Totals`."""
+
+    attempts: int = 0
+    model_calls: int = 0
+    batched_requests: int = 0
+    cache_hits: int = 0
+    usage: Usage = Usage()
+    usd: float = 0.0
+    unpriced: int = 0
+
+
 class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One execution of a task. `id` is unique over all runs, for instance `<run>/<task>/<times opened>`.
 
     Times are seconds since the epoch; `ended` is None while it runs. `idle`: seconds in which nobody worked on its run,
-    since the process that did had died. `usage` and `usd` are what it spent,
-    but for the calls without a known price, which `unpriced` counts;
-    `model_calls`, `batched_requests` and `cache_hits` are those of a run's `Totals`.
+    since the process that did had died. What it took is told as in `Taken`, without what executions of the task before
+    it had taken in the same run (`before`).
     """
 
     id: str
@@ -47,6 +59,7 @@ class TaskHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     usd: float = 0.0
     unpriced: int = 0
     metadata: dict[str, str] = {}
+    before: Taken = Taken()
 
     @property
     def duration(self) -> float | None:

@@ -318,10 +318,53 @@ async def test_an_execution_that_was_interrupted_is_gone_on_with_and_a_retry_is_
         TaskState.LANDED,
         9008.0,
         9009.0,
-        3,
+        1,
     )
     # Neither the dead time counts nor that between the two, here and on the screen.
     assert (first.duration, second.duration, worked) == (3.0, 1.0, 4.0)
+
+
+async def test_each_execution_has_what_it_took_itself(tmp_path: Path) -> None:
+    """A retry stood there with the cost and the attempts of all before it: the sum was more than the run's."""
+
+    def paid(at: float, usd: float | None) -> ev.CallAnswered:
+        return samples.answered(f"c{at}", "A-1", at=at, usd=usd, duration=1.0)
+
+    with run_in(tmp_path) as (bus, _, database):
+        historian(database, bus, tmp_path)
+        await bus.commit(started())
+        for event in (
+            begun(2.0),
+            paid(2.5, 0.25),
+            begun(3.0, attempt=2),
+            paid(3.5, None),
+            ev.TaskEnded(at=4.0, task="A-1", state=TaskState.FAILED, reason="no"),
+            ev.TaskReopened(at=5.0, task="A-1"),
+            begun(6.0, attempt=3),
+            paid(6.5, 0.5),
+            samples.finished(at=7.0),
+        ):
+            await bus.commit(event)
+        database.flush()
+        left = HistoryReader(database, tmp_path / "old").find(task="A-1", limit=1)[0]
+        assert (left.status, left.ended, left.attempts, left.usd) == (TaskState.RUNNING, None, 1, 0.5)
+    with run_in(tmp_path) as (bus, _, database):
+        pruner, _ = historian(database, bus, tmp_path)
+        await bus.commit(ev.RunResumed(at=100.0, host="h", pid=2))
+        for event in (
+            begun(101.0, attempt=4),
+            paid(102.0, 1.0),
+            ev.TaskLanded(at=103.0, task="A-1", commit="c" * 40, train=1),
+        ):
+            await bus.commit(event)
+        database.flush()
+        second, first = pruner.recent(10)
+        view = bus.state.view("A-1")
+    took = [(each.attempts, each.usd, each.unpriced, each.model_calls) for each in (first, second)]
+    assert took == [(2, 0.25, 1, 2), (2, 1.5, 0, 2)]
+    assert (view.attempt, view.usd, view.unpriced, view.model_calls) == (4, 1.75, 1, 4)
+    assert first.usage + second.usage == view.usage
+    assert view.usage.total > 0
 
 
 async def test_what_a_run_leaves_open_is_ended_once_nobody_takes_it_up(tmp_path: Path) -> None:
