@@ -6,11 +6,13 @@ import os
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.events import AnyEvent, RunFinished, RunStarted, decode
+from engine.process import end_strays
 from tests import forked
 from tests.cli.taskyard import PROGRAM
 from tests.sample_repository import SampleRepository, make_sample_repository
@@ -18,9 +20,10 @@ from tests.sample_repository import SampleRepository, make_sample_repository
 ROOT = Path(__file__).parents[2]
 TARGET = "taskyard/board"
 AGENT = """#!/bin/sh
-# Write the task's file, after a while, and note who worked on what.
+# Write the task's file, after a while, and note who worked on what. While there is a file `hold`, nobody goes on.
 id=$(grep -o 'file number [0-9]*' | head -1 | tr -dc 0-9)
 echo "T$id $TASKYARD_RUN" >> {worked}
+while [ -e {hold} ]; do sleep 0.05; done
 sleep {seconds}
 echo "$id" > "t$id.txt"
 """
@@ -81,11 +84,11 @@ class Crew:
         seconds: float,
         settings: str = "",
         slots: int = 4,
-        lease: float = 3.0,
+        lease: float = 600.0,
         url: str = "",
     ) -> Crew:
         agent, worked = folder / "agent.sh", folder / "worked"
-        agent.write_text(AGENT.format(worked=worked, seconds=seconds))
+        agent.write_text(AGENT.format(worked=worked, hold=folder / "hold", seconds=seconds))
         agent.chmod(0o755)
         worked.touch()
         rows = ["| ID | Scope | Status | Branch | Verification |", "|---|---|---|---|---|"]
@@ -125,7 +128,7 @@ class Crew:
         self.members.append(Member(process, out, err))
         return self.members[-1]
 
-    def wait(self, *members: Member, timeout: float = 100.0) -> None:
+    def wait(self, *members: Member, timeout: float = 200.0) -> None:
         """Wait until these, or all, have ended."""
         until(lambda: all(member.process.poll() is not None for member in members or self.members), timeout)
 
@@ -134,6 +137,16 @@ class Crew:
             if member.process.poll() is None:
                 member.process.kill()
                 member.process.wait()
+            if member.run:
+                end_strays(member.run)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no agent go on, so that what has to be there meanwhile is there, however slow the machine."""
+        hold = self.folder / "hold"
+        hold.touch()
+        yield
+        hold.unlink()
 
     @property
     def worked(self) -> list[tuple[str, str]]:
@@ -169,7 +182,7 @@ class Crew:
         return left
 
 
-def until(true: Callable[[], object], timeout: float = 60.0) -> None:
+def until(true: Callable[[], object], timeout: float = 120.0) -> None:
     """Wait until the condition holds."""
     end = time.monotonic() + timeout
     while not true():

@@ -24,8 +24,8 @@ from tests.locks.servers import Server
 from tui.headless import ProgressLines
 
 pytestmark = pytest.mark.timeout(240)
-LEASE = 3.0  # seconds
-AWAY = 10.0  # seconds for which the lock server is killed
+LEASE = 6.0  # seconds
+AWAY = 15.0  # seconds for which the lock server is killed
 
 
 @pytest.fixture
@@ -60,8 +60,10 @@ def test_a_board_is_worked_off_together(
     crew = Crew.make(tmp_path, tasks, seconds=0.5, url=server.url if hosts > 1 else "")
     crews.append(crew)
     places = [crew.sample.path] if hosts == 1 else [crew.clone() for _ in range(hosts)]
-    for number in range(members):
-        crew.start(places[number % hosts])
+    with crew.held():
+        for number in range(members):
+            crew.start(places[number % hosts])
+        until(lambda: all(crew.in_work(member) for member in crew.members))
     crew.wait()
     for member in crew.members:
         assert member.process.returncode == 0, member.err.read_text()
@@ -93,13 +95,14 @@ def test_a_board_is_worked_off_together(
 
 def test_a_killed_ones_tasks_are_taken_over(tmp_path: Path, crews: list[Crew], server: Server) -> None:
     tasks = 12
-    crew = Crew.make(tmp_path, tasks, seconds=1.0, url=server.url, lease=LEASE)
+    crew = Crew.make(tmp_path, tasks, seconds=0.1, url=server.url, lease=LEASE)
     crews.append(crew)
     places = [crew.clone() for _ in range(3)]
-    first, *others = [crew.start(place) for place in places]
-    until(lambda: len(crew.in_work(first)) >= 2)
-    first.kill()
-    killed = crew.in_work(first)
+    with crew.held():
+        first, *others = [crew.start(place) for place in places]
+        until(lambda: len(crew.in_work(first)) >= 2)
+        first.kill()
+        killed = crew.in_work(first)
     crew.wait(*others)
     for member in others:
         assert member.finished.landed == tasks
@@ -109,15 +112,15 @@ def test_a_killed_ones_tasks_are_taken_over(tmp_path: Path, crews: list[Crew], s
 
 
 def test_one_that_slept_past_its_lease_is_refused(tmp_path: Path, crews: list[Crew], server: Server) -> None:
-    tasks, hold = 4, tmp_path / "hold"
+    tasks, hold = 4, tmp_path / "verify"
     check = tmp_path / "check.sh"
     # The first one's train is verified for as long as the file is there.
     check.write_text(f'#!/bin/sh\nwhile [ -n "$SLOW" ] && [ -e {hold} ]; do sleep 0.1; done\n')
     check.chmod(0o755)
     hold.touch()
-    crew = Crew.make(
-        tmp_path, tasks, seconds=0.1, url=server.url, lease=LEASE, settings=f'[verify]\ncommand = "{check}"\n'
-    )
+    # The train waits for all of them.
+    settings = f'[verify]\ncommand = "{check}"\n[git]\nmax_age = "600s"\n'
+    crew = Crew.make(tmp_path, tasks, seconds=0.1, url=server.url, lease=LEASE, settings=settings)
     crews.append(crew)
     first = crew.start(crew.clone(), SLOW="yes")
     until(lambda: '"stage":"verify","detail"' in first.out.read_text())
@@ -173,11 +176,13 @@ def test_one_that_is_stopped_gives_its_tasks_back_at_once(
     tmp_path: Path, crews: list[Crew], server: Server
 ) -> None:
     tasks = 6
-    crew = Crew.make(tmp_path, tasks, seconds=3.0, slots=2, url=server.url, lease=600.0)
+    crew = Crew.make(tmp_path, tasks, seconds=0.1, slots=2, url=server.url)
     crews.append(crew)
-    first, second = crew.start(crew.clone()), crew.start(crew.clone())
-    until(lambda: crew.in_work(first) and crew.in_work(second))
-    first.process.send_signal(signal.SIGINT)
+    with crew.held():
+        first, second = crew.start(crew.clone()), crew.start(crew.clone())
+        until(lambda: crew.in_work(first) and crew.in_work(second))
+        first.process.send_signal(signal.SIGINT)
+        crew.wait(first)
     crew.wait()
     assert first.process.returncode == 130
     assert first.finished.status == "interrupted"
@@ -187,11 +192,13 @@ def test_one_that_is_stopped_gives_its_tasks_back_at_once(
 
 
 def test_what_failed_here_is_not_tried_there(tmp_path: Path, crews: list[Crew]) -> None:
-    crew = Crew.make(tmp_path, 3, seconds=1.5, slots=1)
+    crew = Crew.make(tmp_path, 3, seconds=0.1, slots=1)
     crews.append(crew)
     crew.sample.commit("A task that cannot pass", {"tasks/board.md": BOARD_WITH_A_FAILURE})
     crew.sample.git("push", "--quiet", "origin", "main")
-    members = [crew.start(), crew.start()]
+    with crew.held():
+        members = [crew.start(), crew.start()]
+        until(lambda: all(crew.in_work(member) for member in members))
     crew.wait()
     for member in members:
         finished = member.finished

@@ -20,9 +20,13 @@ class Server:
     def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self._folder = folder
         self._durable = durable
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        # Bound and never listening, it keeps the port for this server while that is away: nobody else is given it.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.port: int = self._reserved.getsockname()[1]
+        if sys.platform != "linux":  # elsewhere the server could not have it either
+            self._reserved.close()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -44,7 +48,7 @@ class Server:
             ],
             stdout=subprocess.DEVNULL,
         )
-        end = time.monotonic() + 20
+        end = time.monotonic() + 40
         while not self._answers():
             assert time.monotonic() < end, "the server did not start"
             time.sleep(0.01)

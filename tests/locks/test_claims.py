@@ -123,7 +123,7 @@ async def test_what_was_committed_is_handed_on_and_what_ended_is_not_claimed(
 
 
 async def test_processes_share_a_board_and_work_each_task_once(place: Place, name: str) -> None:
-    workers = [worker(place, name, tasks=20, lease=30) for _ in range(3)]
+    workers = [worker(place, name, tasks=20, lease=600) for _ in range(3)]
     said = [(await asyncio.to_thread(each.communicate, None, 50))[0] for each in workers]
     assert [each.returncode for each in workers] == [0, 0, 0]
     assert sorted("".join(said).splitlines()) == sorted(f"landed T{number}" for number in range(20))
@@ -135,7 +135,7 @@ async def test_a_killed_claimants_task_is_taken_over(place: Place, store: LockSt
     dead.kill()
     dead.communicate()
     claims = Claims(store, name)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while (claim := await claims.claim("T0")) is None:
             await asyncio.sleep(0.05)
     assert said(claim.before) == Outcome("committed", commit="c" * 40)
@@ -149,7 +149,7 @@ async def test_a_claimant_stopped_past_its_lease_is_refused(
     assert await first_line(late) == "held T0"
     late.send_signal(signal.SIGSTOP)
     claims = Claims(store, name)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while (claim := await claims.claim("T0")) is None:
             await asyncio.sleep(0.05)
     await claim.tell(Outcome("failed", reason="by the second"))
@@ -162,7 +162,7 @@ async def test_a_claimant_stopped_past_its_lease_is_refused(
 
 async def test_while_the_server_is_away_nothing_is_claimed_and_then_all_is_as_before(server: Server) -> None:
     store = RedisLocks(server.url)
-    claims = Claims(store, "board", lease=10)
+    claims = Claims(store, "board", lease=600)
     claim = await claims.claim("T1")
     assert claim is not None
     server.kill()

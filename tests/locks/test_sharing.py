@@ -17,7 +17,7 @@ from engine.locks import LockStore
 from engine.sharing import Crew, Share, Terms
 from tests.locks.conftest import Place
 
-LEASE = 5.0
+LEASE = 60.0
 NO_TERMS = Terms()
 
 
@@ -63,7 +63,7 @@ def cargo(task: str) -> Cargo:
 
 
 async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while not true():
             await asyncio.sleep(0.02)
 
