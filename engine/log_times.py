@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from collections.abc import Iterator
 from pathlib import Path
+
+from engine.model import LATEST
 
 EVERY = 1.0
 """Seconds between two records."""
@@ -30,12 +33,14 @@ class LogTimes:
             return
         self._last = at
         with contextlib.suppress(OSError), self._path.open("ab") as file:
+            # A full disk, or a kill, may have left a part of the record before this one.
+            file.truncate(_whole(file.tell()))
             file.write(_RECORD.pack(offset, at))
 
     def cut(self, offset: int, at: float) -> None:
         """Forget what was said of the log from `offset` on: it was cut there, and goes on with what is newer."""
         with contextlib.suppress(OSError), self._path.open("r+b") as file:
-            kept = [each for each in _RECORD.iter_unpack(file.read()) if each[0] < offset]
+            kept = [each for each in _unpacked(file.read()) if each[0] < offset]
             file.truncate(len(kept) * _RECORD.size)
         self._last = float("-inf")
         self.note(offset, at)
@@ -56,9 +61,18 @@ class LogTimesReader:
                 data = file.read()
         except OSError:
             return []
-        whole = len(data) - len(data) % _RECORD.size
-        self._read += whole
-        return list(_RECORD.iter_unpack(data[:whole]))
+        self._read += _whole(len(data))
+        return [each for each in _unpacked(data) if 0 <= each[1] < LATEST]
+
+
+def _unpacked(data: bytes) -> Iterator[tuple[int, float]]:
+    """The whole records."""
+    return _RECORD.iter_unpack(data[: _whole(len(data))])
+
+
+def _whole(count: int) -> int:
+    """So many of the bytes are whole records."""
+    return count - count % _RECORD.size
 
 
 def _beside(log: Path) -> Path:
