@@ -148,6 +148,10 @@ def load_prices(user_file: Path | None = None) -> PriceTable:
             f"the price file {user_file} cannot be read ({error.strerror})",
             "correct [llm] prices in taskyard.toml",
         ) from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(
+            f"the price file {user_file} is not UTF-8 (byte {error.start})", "save it as UTF-8"
+        ) from None
     return _parse(text, str(user_file), shipped)
 
 

@@ -56,13 +56,14 @@ def set_database_aside(path: Path) -> Path:
 def connect_reader(path: Path, *, busy_timeout: float = 5.0) -> Connection:
     """A read-only connection of one's own, for instance one to interrupt; raises DatabaseError."""
     try:
-        return _connect_reader(path, "mode=ro", busy_timeout)
-    except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
-        # In a read-only directory SQLite cannot make the shared memory of the WAL. Without a WAL nobody is writing,
-        # and the file can be read as it is.
-        if path.exists() and not Path(f"{path}-wal").exists():
+        try:
+            return _connect_reader(path, "mode=ro", busy_timeout)
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            # In a read-only directory SQLite cannot make the shared memory of the WAL. Without a WAL nobody is writing,
+            # and the file can be read as it is.
+            if not path.exists() or Path(f"{path}-wal").exists():
+                raise
             return _connect_reader(path, "mode=ro&immutable=1", busy_timeout)
-        raise explained(path, error) from error
     except apsw.Error as error:
         raise explained(path, error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -334,6 +335,19 @@ def test_a_reader_needs_no_right_to_write(tmp_path_factory: pytest.TempPathFacto
         assert closed.communicate(timeout=30)[0] == "1\n"
     finally:
         path.parent.chmod(0o755)
+
+
+def test_a_file_that_cannot_be_opened_at_all_is_told(database: Database, path: Path) -> None:
+    database.close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as lowest:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest.fileno(), limits[1]))
+        try:
+            with pytest.raises(DatabaseError, match="cannot be used") as caught:
+                connect_reader(path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert caught.value.kind == "unreadable"
 
 
 def test_a_reader_of_its_own_is_independent(database: Database, path: Path) -> None:

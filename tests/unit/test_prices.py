@@ -138,3 +138,10 @@ def test_a_wrong_price_file_is_named_with_its_fault(tmp_path: Path, text: str, s
 def test_a_missing_price_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         load_prices(tmp_path / "none.toml")
+
+
+def test_a_price_file_of_another_encoding_is_an_error(tmp_path: Path) -> None:
+    mine = tmp_path / "prices.toml"
+    mine.write_bytes("# Preise in €\n".encode("cp1252"))
+    with pytest.raises(SettingsError, match=r"prices\.toml is not UTF-8 \(byte 12\): save it as UTF-8"):
+        load_prices(mine)

@@ -68,6 +68,8 @@ async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
         yield finding
     for finding in _folders(place):
         yield finding
+    for finding in _journal(place):
+        yield finding
 
 
 def _git() -> Finding:
@@ -225,6 +227,16 @@ async def _service(
             )
         else:
             yield Finding("ok", role, model)
+
+
+def _journal(place: Place) -> Iterator[Finding]:
+    """What keeps the journal of earlier runs from being read: a run could not begin, either."""
+    from engine.store.state_db import has_tables
+
+    try:
+        has_tables(place.paths.state_db)
+    except TaskyardError as error:
+        yield of_error("state", error)
 
 
 def _folders(place: Place) -> Iterator[Finding]:
