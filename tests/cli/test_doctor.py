@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -161,3 +162,35 @@ def test_what_git_is_needed_and_what_is_better(
     root = repo({"tasks/board.md": BOARD}).path
     old_git(tmp_path / "old", monkeypatch, version)
     assert found(taskyard("doctor", at=root), "git") == [line]
+
+
+def test_a_journal_that_cannot_be_read_is_an_error(repo: Repo) -> None:
+    root = repo({"tasks/board.md": BOARD, "taskyard.toml": settings("true")}).path
+    journal = root / ".git" / "taskyard" / "state.db"
+    journal.parent.mkdir()
+    journal.write_text("not a database, " * 100)
+    said = taskyard("doctor", at=root)
+    assert (said.status, said.err) == (1, "")
+    assert found(said, "state")[1].startswith(f"✗ {journal} is damaged: ")
+
+
+@pytest.mark.parametrize("name", [b"\xe9t\xe9", b"one\ntwo", b"one\x85two", "one\u2028two".encode()])
+@pytest.mark.parametrize("command", ["doctor", "status", "run --headless"])
+def test_a_folder_whose_name_is_no_text_is_refused_in_words(
+    repo: Repo, tmp_path: Path, name: bytes, command: str
+) -> None:
+    made = repo({"tasks/board.md": BOARD, "taskyard.toml": settings("true")}).path
+    root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    made.rename(root)
+    said = taskyard(*command.split(), at=root)
+    assert "Traceback" not in said.err
+    assert said.status == (1 if command == "doctor" else 2)
+    words = said.out if command == "doctor" else said.err
+    assert "is no name that can be told: rename the folder" in words
+
+
+@pytest.mark.parametrize("name", ["a b", "no\u00a0break", "👩\u200d💻", "漢字", "tab\there"])
+def test_a_folder_of_any_other_name_will_do(repo: Repo, tmp_path: Path, name: str) -> None:
+    made = repo({"tasks/board.md": BOARD, "taskyard.toml": settings("true")}).path
+    said = taskyard("doctor", at=made.rename(tmp_path / name))
+    assert (said.status, said.err) == (0, "")

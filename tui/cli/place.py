@@ -56,6 +56,8 @@ def find_place(
         worktree_dir=settings.run.worktree_dir,
         cache_dir=settings.run.cache_dir,
     )
+    for path in (paths.state, paths.worktrees):
+        _require_text(path)
     return Place(root, common_dir, settings, paths)
 
 
@@ -68,20 +70,31 @@ def find_checkout(start: Path, environ: Mapping[str, str]) -> tuple[Path, Path]:
 
     command = ["git", "-C", str(start), "rev-parse", "--show-toplevel", "--git-common-dir"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(environ))
+        done = subprocess.run(command, capture_output=True, env=clean_environment(environ))
     except FileNotFoundError:
         raise PreflightError("git is not installed", INSTALL) from None
     if done.returncode == 0:
-        root, common_dir = done.stdout.splitlines()
-        return Path(root), (start / common_dir).resolve()
-    if "dubious ownership" in done.stderr:
+        root, _, common_dir = os.fsdecode(done.stdout).removesuffix("\n").partition("\n")
+        found = Path(root), (start / common_dir).resolve()
+        for path in found:
+            _require_text(path)
+        return found
+    said = done.stderr.decode(errors="replace")
+    if "dubious ownership" in said:
         hint = f"if you trust it: git config --global --add safe.directory {start}"
         raise PreflightError(f"git does not trust {start}, which belongs to another user", hint)
-    if "work tree" in done.stderr:
+    if "work tree" in said:
         raise PreflightError(f"{start} is a bare repository or a .git folder", "start in a checkout of it")
     raise PreflightError(
         f"{start} is not in a git repository", "change to your project, or make it one with: git init"
     )
+
+
+def _require_text(path: Path) -> None:
+    """Raise PreflightError for a path that neither JSON nor SQLite takes, or that is no single line."""
+    for part in path.parts:
+        if part.splitlines() != [part] or part != part.encode(errors="replace").decode():
+            raise PreflightError(f"{part!r} in {path} is no name that can be told", "rename the folder")
 
 
 def open_journal(place: Place) -> JournalReader:
