@@ -7,6 +7,7 @@ repository the folder still belongs to the repository it was copied from; there 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def _admins(common_dir: Path) -> dict[Path, Path]:
     """Git's own folder for each linked worktree, by the worktree's folder."""
     folders = {}
     for link in (common_dir / "worktrees").glob("*/gitdir"):
-        folders[(link.parent / link.read_text().strip()).parent] = link.parent
+        folders[(link.parent / _told(link)).parent] = link.parent
     return folders
 
 
@@ -87,9 +88,17 @@ def _is_foreign(path: Path, admin: Path) -> bool:
     """Whether a folder that is there belongs to somebody else: it leads to another repository, or to none."""
     if not path.exists():
         return False
+    link = path / ".git"
+    if not link.is_file():  # to read a pipe would take for ever
+        return True
     try:
-        word, _, target = (path / ".git").read_text().partition(": ")
+        word, _, target = _told(link).partition(": ")
     except OSError:
         return True
-    there = path / target.strip()
+    there = path / target
     return word != "gitdir" or (there.exists() and not there.samefile(admin))
+
+
+def _told(link: Path) -> str:
+    """The path in such a file, which may be of any bytes."""
+    return os.fsdecode(link.read_bytes()).strip()

@@ -112,6 +112,23 @@ async def test_a_folder_that_is_gone(repo: Make, tmp_path: Path) -> None:
     assert sample.git("for-each-ref", "--format=%(objectname)", KEPT) == commit
 
 
+@pytest.mark.parametrize("left", ["bytes", "a pipe", "nul"])
+async def test_a_folder_whose_link_an_agent_spoilt_is_left_alone(
+    repo: Make, tmp_path: Path, left: str
+) -> None:
+    sample = repo({"a.txt": "one\n"})
+    old, _ = await left_behind(sample, tmp_path / "old" / "board")
+    link = old.path / ".git"
+    link.unlink()
+    if left == "a pipe":
+        os.mkfifo(link)
+    else:
+        link.write_bytes(b"gitdir: /\xe9t\xe9\n" if left == "bytes" else b"gitdir: a\0b\n")
+    trees = await worktrees(sample.path, tmp_path / "new" / "board")
+    made = await trees.create("T1", sample.git("rev-parse", "HEAD"))
+    assert registered(sample) == [str(made.path)]
+
+
 async def test_a_folder_that_is_somebody_elses_now(repo: Make, tmp_path: Path) -> None:
     sample = repo({"a.txt": "one\n"})
     old, _ = await left_behind(sample, tmp_path / "old" / "board")
