@@ -104,7 +104,9 @@ def why(
     if view.last:
         # The state's column names the stage already.
         last = view.last.removeprefix(f"{view.stage}: ") if view.stage is not None else view.last
-        return safe_text(last), "muted"
+        return " ".join(
+            safe_text(last).split()
+        ), "muted"  # there is no room for the columns of a tool's output
     return safe_text(view.task.scope), "faint"
 
 

@@ -82,6 +82,14 @@ def _stage_started(state: Facts, e: ev.StageStarted) -> None:
     view = state.tasks.get(e.task)
     if view is not None:
         fields = worked_on(view, e.at)
+        before = view.spans[-1] if view.spans else None
+        if (
+            before is not None
+            and before.attempt == e.attempt
+            and before.ok is False
+            and view.last == before.note
+        ):
+            fields["last"] = ""  # what broke this attempt off is over, now that it goes on
         span = StageSpan(e.attempt, e.stage, e.at, idle=fields.get("idle", view.idle))
         state.change(
             e.task,

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from engine import events as ev
 from engine.llm.prices import load_prices
-from engine.model import AnswerSource, Role, Task, TaskState, Usage
+from engine.model import AnswerSource, Role, Stage, Task, TaskState, Usage
 from engine.snapshot import CallView, TaskView
 from engine.state import RunState
 from tests import samples
 from tui.bill import cost_lines, source_of
 from tui.line import plain, width
-from tui.rows import Columns, task_row
+from tui.rows import Columns, task_row, why
 from tui.sections import head_lines
 
 VIEW = TaskView(Task("T1", "Round once, at the end", after=("T0",)), TaskState.WAITING)
@@ -87,3 +87,10 @@ def test_a_call_that_was_ended_with_its_task_has_not_failed() -> None:
         state.apply(event)
     state.apply(ev.TaskEnded(at=3.0, task="T1", state=TaskState.CANCELLED, reason="cancelled"))
     assert [source_of(call) for call in state.view("T1").calls] == ["stopped", "stopped"]
+
+
+def test_what_a_tool_prints_in_columns_is_told_without_them() -> None:
+    """The row of a test run showed its dots, and then nothing but blanks."""
+    line = f"...{' ' * 60}[100%]"
+    view = TaskView(Task("T1", "a scope"), TaskState.RUNNING, attempt=1, stage=Stage.VERIFY, last=line)
+    assert why(view, {}, {}) == ("... [100%]", "muted")

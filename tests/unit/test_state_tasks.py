@@ -167,6 +167,23 @@ def test_an_interrupted_attempt_is_queued_again_and_not_over() -> None:
     assert state.snapshot().trains[0].stage == "failed"
 
 
+def test_an_attempt_that_goes_on_is_not_told_as_interrupted() -> None:
+    """It verified, and its row said "interrupted" until the check had said something."""
+
+    def ended(note: str, *, ok: bool, at: float) -> ev.Event:
+        return ev.StageFinished(at=at, task="A-1", attempt=1, stage=Stage.VERIFY, ok=ok, note=note)
+
+    state = after(attempt(), stage(Stage.VERIFY, at=102.0), ended("interrupted", ok=False, at=103.0))
+    assert state.view("A-1").last == "interrupted"
+    state.apply_all([ev.RunResumed(at=200.0, host="there", pid=8), stage(Stage.VERIFY, at=201.0)])
+    assert state.view("A-1").last == ""
+    state.apply_all([ended("passed in 2 s", ok=True, at=203.0), stage(Stage.JUDGE, at=203.0)])
+    assert state.view("A-1").last == "passed in 2 s"
+    red = after(attempt(), stage(Stage.VERIFY, at=102.0), ended("exit 1: red", ok=False, at=103.0), FAILED)
+    red.apply_all([attempt(2, at=104.0), stage(Stage.IMPLEMENT, attempt=2, at=104.0)])
+    assert red.view("A-1").last == "red", "why it is tried again"
+
+
 def test_the_time_between_two_processes_is_nobodys_work() -> None:
     state = after(
         attempt(at=101.0), stage(Stage.IMPLEMENT, at=110.0), ev.RunResumed(at=200.0, host="h", pid=8)
