@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from textual import events
+from textual.widgets import Input
 
 from tests.tui import moments
 from tests.tui.test_keys import WIDE, ready, shown, until
@@ -100,6 +101,32 @@ async def test_the_filter_says_what_leaves_it(tmp_path: Path) -> None:
         bar = app.screen.query_one(KeyBar)
         await until(lambda: "esc clear, leave" in bar.render_line(0).text)
         assert "q" not in bar.render_line(0).text.split()
+
+
+@pytest.mark.parametrize("opened", ["slash", "4", "enter slash", "ctrl+p"])
+@pytest.mark.parametrize(
+    ("pasted", "kept"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("a\x00\x07\x9b2Jb", "a b"),
+        ("a\tb\u202ec", "a b\ufffdc"),
+        ("\x1b]0;title\x07x\ny", "x"),
+        (" two  blanks ", " two  blanks "),
+    ],
+)
+async def test_nothing_pasted_steers_the_terminal(
+    opened: str, pasted: str, kept: str, tmp_path: Path
+) -> None:
+    app = DashboardApp(moments.with_lessons(moments.running(), tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        await pilot.press(*opened.split())
+        await until(lambda: isinstance(app.focused, Input))
+        field = app.focused
+        assert isinstance(field, Input)
+        app.post_message(events.Paste(pasted))
+        await until(lambda: field.value != "")
+        assert field.value == kept
 
 
 async def test_a_lesson_shows_what_was_found_before_the_store_answers(tmp_path: Path) -> None:
