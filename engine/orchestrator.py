@@ -206,6 +206,8 @@ class Orchestrator:
             await self._bus.commit(opening(parts, self._project))
         for text in (*self._project.preflight.notices, *self._project.rows.notices):
             self._bus.notice("info", text)
+        for text in self._project.missing:
+            self._bus.notice("warning", text)
         for diagnostic in dict.fromkeys((*self._project.board.diagnostics, *self._project.rows.refused)):
             self._bus.notice(diagnostic.severity, f"{self._project.board_path}, {diagnostic}")
         self._follower.tell_refused(self._project.rows)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from engine.board import Board, Diagnostic, Stamp, board_stamp, read_board
 from engine.board.dependencies import blocked
+from engine.check_programs import missing_programs
 from engine.committed import Committed, committed_of
 from engine.disks import network_file_system
 from engine.errors import BoardError, LLMError, PreflightError
@@ -48,7 +49,8 @@ class Rows(msgspec.Struct, frozen=True):
 class Project(msgspec.Struct, frozen=True):
     """A project that a run can start from. `board_path` is the board's path in the repository.
 
-    `stamp` is of the board's file: it is another one as soon as somebody has saved the board since.
+    `stamp` is of the board's file: it is another one as soon as somebody has saved the board since. `missing` says
+    which checks begin with a program that is not there.
     """
 
     settings: Settings
@@ -58,6 +60,7 @@ class Project(msgspec.Struct, frozen=True):
     board_path: str
     rows: Rows
     stamp: Stamp | None = None
+    missing: tuple[str, ...] = ()
 
     async def read(self, board: Board) -> Rows:
         """Look at the board as it stands by now, in the light of the commits that the run began with."""
@@ -83,7 +86,8 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     board, board_path, rows = await look_at_board(settings, repository, found)
     if not rows.tasks:
         raise BoardError(_nothing(board, rows.refused), "mend the board, then run again")
-    return Project(settings, repository, found, board, board_path, rows, stamp)
+    missing = await asyncio.to_thread(missing_programs, rows.tasks, settings, environ)
+    return Project(settings, repository, found, board, board_path, rows, stamp, missing)
 
 
 async def look_at_board(

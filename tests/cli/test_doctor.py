@@ -78,6 +78,15 @@ def test_an_agent_command_with_a_path_is_told_by_its_path(repo: Repo) -> None:
     assert found(said, "implementer") == [f"✗ the agent command bin/agent may not be executed: {hint}"]
 
 
+def test_a_check_whose_program_is_not_there_is_told_before_it_fails_each_attempt(repo: Repo) -> None:
+    board = BOARD.replace("`test -f", "`A=1 no-such-check -f", 2)
+    made = repo({"tasks/board.md": board, "taskyard.toml": settings(sys.executable)})
+    said = taskyard("doctor", at=made.path)
+    assert said.status == 0
+    hint = "which is not on PATH: install it, or activate the environment that has it"
+    assert found(said, "checks") == [f"! the checks of T1, T2 begin with no-such-check, {hint}"]
+
+
 def test_landed_rows_are_no_work_and_a_board_that_is_not_committed_is_told(repo: Repo) -> None:
     made = repo({"tasks/board.md": BOARD.replace("[ ]", "[x]", 1), "taskyard.toml": settings(sys.executable)})
     said = taskyard("doctor", at=made.path)

@@ -130,11 +130,14 @@ async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator
     yield Finding("ok", "repository", f"{place.root}: work lands on {found.target}, {where}")
     for notice in found.notices:
         yield Finding("warning", "repository", notice)
-    async for finding in _board(place, repository, found):
+    async for finding in _board(place, repository, found, environ):
         yield finding
 
 
-async def _board(place: Place, repository: Repository, found: Preflight) -> AsyncIterator[Finding]:
+async def _board(
+    place: Place, repository: Repository, found: Preflight, environ: Mapping[str, str]
+) -> AsyncIterator[Finding]:
+    from engine.check_programs import missing_programs
     from engine.model import BoardStatus
     from engine.project import look_at_board
     from tui.plain import count
@@ -157,6 +160,8 @@ async def _board(place: Place, repository: Repository, found: Preflight) -> Asyn
             yield Finding("warning", "board", f"{name}, {diagnostic}")
     for notice in rows.notices:
         yield Finding("warning", "board", notice)
+    for text in missing_programs(rows.tasks, place.settings, environ):
+        yield Finding("warning", "checks", text)
 
 
 async def _roles(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
