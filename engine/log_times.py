@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.model import LATEST
+from engine.regular import open_regular
 
 EVERY = 1.0
 """Seconds between two records."""
@@ -56,9 +57,9 @@ class LogTimesReader:
     def read(self) -> list[tuple[int, float]]:
         """The new records, (offset, seconds since the epoch) each; none where nobody wrote them."""
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 file.seek(self._read)
-                data = file.read()
+                data = file.readall()
         except OSError:
             return []
         self._read += _whole(len(data))

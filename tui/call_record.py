@@ -9,6 +9,7 @@ import msgspec
 
 from engine.llm.blocks import Block, Message, Text, ToolResult, ToolUse
 from engine.llm.messages import ModelAnswer, ModelRequest
+from engine.regular import read_regular
 from tui.format import safe_lines, safe_text
 from tui.line import BLANK, Line, hard_wrapped, text
 
@@ -24,7 +25,7 @@ class _Record(msgspec.Struct, frozen=True):
 def record_lines(path: Path, width: int) -> list[Line]:
     """The call as lines: system, each turn, and the answer last. Blocks; a file that is gone is told in words."""
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=_Record)
+        record = msgspec.json.decode(read_regular(path), type=_Record)
     except OSError as error:
         return [text(f"the record of this call cannot be read: {error.strerror}", "warn")]
     except msgspec.DecodeError as error:
@@ -51,7 +52,7 @@ def record_lines(path: Path, width: int) -> list[Line]:
 def prompt_lines(path: Path, width: int) -> list[Line]:
     """What went to an agent's stdin, as lines. Blocks; a file that is gone is told in words."""
     try:
-        prompt = path.read_bytes().decode("utf-8", "replace")
+        prompt = read_regular(path).decode("utf-8", "replace")
     except OSError as error:
         return [text(f"the record of this prompt cannot be read: {error.strerror}", "warn")]
     lines = [text("prompt, on the stdin of the command", "accent strong")]

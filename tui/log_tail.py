@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from engine.log_times import LogTimesReader
+from engine.regular import open_regular
 from tui.format import safe_lines
 from tui.plain import size
 
@@ -52,7 +53,7 @@ class LogTail:
     def read(self) -> bool:
         """Read what was appended; gives whether anything was. A file that is gone leaves the lines as they are."""
         try:
-            with open(self.path, "rb") as file:
+            with open_regular(self.path) as file:
                 stat = os.fstat(file.fileno())
                 if stat.st_ino != self._inode or stat.st_size < self._offset:
                     self._begin(stat.st_ino)

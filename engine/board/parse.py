@@ -14,6 +14,7 @@ from engine.board.dependencies import blocked
 from engine.board.tables import Row, Table, closing_backticks, find_tables, split_row, unescape_pipes
 from engine.errors import BoardError
 from engine.model import BoardStatus, Lane, Task
+from engine.regular import read_regular
 
 NEEDED = ("ID", "Scope", "Status", "Verification")
 OPTIONAL = ("Branch", "After", "Type", "Lane", "Priority")
@@ -85,7 +86,7 @@ def board_stamp(path: Path) -> Stamp | None:
 def board_bytes(path: Path) -> bytes:
     """Read the board file. Raises `BoardError` with what to do when it cannot be read."""
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         raise BoardError(
             f"there is no board at {path}", "run `taskyard init` to make one, or name another"

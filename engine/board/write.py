@@ -12,6 +12,7 @@ from pathlib import Path
 from engine.board.parse import board_bytes, board_table, board_text, row_id
 from engine.errors import BoardError
 from engine.model import BoardStatus
+from engine.regular import read_regular
 
 _BOX = re.compile(r"\[.\]")
 
@@ -72,7 +73,7 @@ def _replace(path: Path, before: bytes, after: bytes) -> bytes:
             file.write(after)
             file.flush()
             os.fsync(handle)
-        if (found := path.read_bytes()) != before:
+        if (found := read_regular(path)) != before:
             os.unlink(name)
             return found
         os.replace(name, path)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import TemplateError
+from engine.regular import read_regular_text
 from engine.templates import TemplateEngine
 
 SUFFIX = ".md.j2"
@@ -84,7 +85,7 @@ class PromptLibrary:
             stamp = (file, status.st_mtime_ns, status.st_size, status.st_ino)
             if self._seen.get(name) == stamp:
                 return False
-            text = file.read_text(encoding="utf-8-sig")
+            text = read_regular_text(file, "utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise TemplateError(
                 f"{file} cannot be read ({error})", "make it a readable UTF-8 file"

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from engine.errors import SettingsError
 from engine.model import Lane
+from engine.regular import read_regular_text
 from engine.settings.schema import RoleSettings, Settings
 from engine.settings.values import Kind
 from engine.toml import parse_toml, shown
@@ -162,7 +163,7 @@ def _shown(value: object) -> str:
 def _source(file: Path) -> str:
     """Read the settings file; a missing one is an empty one."""
     try:
-        return file.read_text(encoding="utf-8-sig")
+        return read_regular_text(file, "utf-8-sig")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:

@@ -55,6 +55,7 @@ def set_database_aside(path: Path) -> Path:
 
 def connect_reader(path: Path, *, busy_timeout: float = 5.0) -> Connection:
     """A read-only connection of one's own, for instance one to interrupt; raises DatabaseError."""
+    _require_file(path)
     try:
         try:
             return _connect_reader(path, "mode=ro", busy_timeout)
@@ -66,6 +67,14 @@ def connect_reader(path: Path, *, busy_timeout: float = 5.0) -> Connection:
             return _connect_reader(path, "mode=ro&immutable=1", busy_timeout)
     except apsw.Error as error:
         raise explained(path, error) from error
+
+
+def _require_file(path: Path) -> None:
+    # SQLite would wait for ever for the other end of a pipe.
+    if path.exists() and not path.is_file():
+        raise DatabaseError(
+            f"{path} cannot be used: it is no regular file", "move it away", kind="unreadable"
+        )
 
 
 def _connect_reader(path: Path, query: str, busy_timeout: float) -> Connection:
@@ -87,6 +96,7 @@ def open_writer(
     connection = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _require_file(path)
         connection = apsw.Connection(str(path))
         connection.set_busy_timeout(int(busy_timeout * 1000))
         connection.execute("PRAGMA auto_vacuum=incremental")

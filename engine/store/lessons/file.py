@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from engine.errors import StoreError
+from engine.regular import open_regular, require_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ class LessonsFile:
         A file that does not exist is an empty one. The last line counts once its newline is written.
         """
         try:
-            with self.path.open("rb", buffering=0) as file:
+            with open_regular(self.path) as file:
                 return _read(file, position, limit)
         except FileNotFoundError:
             return Chunk((), Position(), restarted=position.offset > 0, more=False, size=0)
@@ -120,9 +121,9 @@ class LessonsFile:
             chunk = self.read(position)
             position, more = chunk.after, chunk.more
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 file.seek(position.offset)
-                return position.lines + 1, position.offset, file.read()
+                return position.lines + 1, position.offset, file.readall()
         except OSError:
             return 1, 0, b""
 
@@ -138,6 +139,7 @@ class LessonsFile:
         while True:
             descriptor = self._opened()
             try:
+                require_regular(descriptor, self.path)
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if self._is_at_path(descriptor):
                     yield descriptor
@@ -146,7 +148,7 @@ class LessonsFile:
                 os.close(descriptor)
 
     def _opened(self) -> int:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             return os.open(self.path, flags, 0o644)
         except FileNotFoundError:
