@@ -101,6 +101,16 @@ class BudgetReachedError(TaskyardError):
         self.next_usd = next_usd
 
 
+def budget_in_words(whose: str, *, limit_usd: float, spent_usd: float, next_usd: float) -> str:
+    """How a budget was reached: "budget of the run reached: $2.95 of $3.00, next call up to $0.20".
+
+    What a call of an agent command may cost nobody can say, and nothing is said of it.
+    """
+    digits = 2 if limit_usd >= 1 else 4  # of a small one, cents are no measure
+    text = f"budget of {whose} reached: ${spent_usd:.{digits}f} of ${limit_usd:.{digits}f}"
+    return f"{text}, next call up to ${next_usd:.{digits}f}" if next_usd >= 0.00005 else text
+
+
 class GitError(TaskyardError):
     """A git command failed. `status` is its exit status, `stderr` its last words."""
 

@@ -89,10 +89,7 @@ class ProgressLines:
                 notice = self._state.notices[-1]
                 return "run", ("error: " if notice.level == "error" else "") + notice.text
             case ev.BudgetReached():
-                return event.task or "run", (
-                    f"budget reached: {money(event.spent_usd)} of {money(event.limit_usd)} spent, "
-                    f"the next call could cost {money(event.next_usd)}"
-                )
+                return event.task or "run", self._state.notices[-1].text
             case ev.AttemptStarted() | ev.ChangeCommitted() | ev.AttemptFailed() | ev.TaskReadyToLand():
                 return self._tell_attempt(event)
             case ev.TaskReopened():

@@ -20,7 +20,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from types import TracebackType
 
-from engine.errors import BudgetReachedError
+from engine.errors import BudgetReachedError, budget_in_words
 
 _EPSILON = 1e-9  # a millionth of a tenth of a cent: sums of floats must not refuse a call that just fits
 
@@ -156,24 +156,14 @@ class Budget:
     def _refuse_hopeless(self, task_id: str, usd: float) -> None:
         task_spent = self.task_spent(task_id)
         if not _fits(task_spent + usd, self.task_usd):
-            raise BudgetReachedError(
-                f"the next call of {task_id} may cost ${usd:.4f}; of its ${self.task_usd:g} ${task_spent:.4f} is spent",
-                "raise [budget] task_usd",
-                scope="task",
-                limit_usd=self.task_usd or 0.0,
-                spent_usd=task_spent,
-                next_usd=usd,
-            )
+            figures = {"limit_usd": self.task_usd or 0.0, "spent_usd": task_spent, "next_usd": usd}
+            text = budget_in_words(f"task {task_id}", **figures)
+            raise BudgetReachedError(text, "raise [budget] task_usd", scope="task", **figures)
         spent = self._run_spent + self._elsewhere
         if not _fits(spent + usd, self.run_usd):
-            raise BudgetReachedError(
-                f"the next call may cost ${usd:.4f}; of ${self.run_usd:g}, ${spent:.4f} is spent",
-                "raise [budget] usd and run again: it goes on where it stopped",
-                scope="run",
-                limit_usd=self.run_usd or 0.0,
-                spent_usd=spent,
-                next_usd=usd,
-            )
+            figures = {"limit_usd": self.run_usd or 0.0, "spent_usd": spent, "next_usd": usd}
+            hint = "raise [budget] usd and run again: it goes on where it stopped"
+            raise BudgetReachedError(budget_in_words("the run", **figures), hint, scope="run", **figures)
 
     def _close(self, hold: Hold, usd: float) -> None:
         self._run_reserved -= hold.usd

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from engine import events as ev
+from engine.errors import budget_in_words
 from engine.model import TaskState
 from engine.reducing.facts import GAUGES, Facts
 from engine.reducing.motion import stopped
@@ -111,7 +112,7 @@ def _locks_changed(state: Facts, e: ev.LocksChanged) -> None:
 
 def _budget_reached(state: Facts, e: ev.BudgetReached) -> None:
     whose = f"task {e.task}" if e.scope == "task" else "the run"
-    text = f"budget of {whose} reached: ${e.spent_usd:.2f} of ${e.limit_usd:.2f}, next call up to ${e.next_usd:.2f}"
+    text = budget_in_words(whose, limit_usd=e.limit_usd, spent_usd=e.spent_usd, next_usd=e.next_usd)
     if e.scope == "run":
         state.run = replace(state.run, budget_reached=text)
     state.notice(e.at, "error", text, e.task)

@@ -378,7 +378,7 @@ def test_a_budget_that_is_too_small_is_status_3(repo: Repo) -> None:
         said = taskyard("run", "--headless", "--budget", "0.0001", at=made.path, environ=service)
         assert sum(simulator.stats().calls.values()) == 0
     assert said.status == 3, said
-    assert "budget reached: $0.00 of $0.0001 spent" in said.out
+    assert "budget of the run reached: $0.0000 of $0.0001, next call up to $0." in said.out
     assert "budget reached: 0 of 3 landed" in said.out
 
 

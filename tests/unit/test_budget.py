@@ -7,8 +7,12 @@ import random
 
 import pytest
 
-from engine.errors import BudgetReachedError
+from engine import events as ev
+from engine.errors import BudgetReachedError, budget_in_words
 from engine.llm.budget import Budget
+from engine.state import RunState
+from tests import samples
+from tui.headless import ProgressLines
 
 
 async def test_a_call_that_could_pass_the_budget_of_the_run_is_refused_with_the_figures() -> None:
@@ -21,6 +25,21 @@ async def test_a_call_that_could_pass_the_budget_of_the_run_is_refused_with_the_
     assert error.exit_status == 3
     (await budget.reserve("b", 0.3)).settle(0.3)
     assert budget.spent == pytest.approx(1.0)
+
+
+def test_the_same_is_said_of_a_budget_everywhere_and_nothing_of_a_call_that_nobody_can_price() -> None:
+    """An agent's run said "the next call may cost $0.0000" in one place, and "could cost $0.00" in another."""
+    agent = Budget(run_usd=0.1, spent={"a": 0.1107})
+    with pytest.raises(BudgetReachedError) as caught:
+        agent.require_some_left("b")
+    assert caught.value.message == "budget of the run reached: $0.1107 of $0.1000"
+    error = caught.value
+    figures = {name: getattr(error, name) for name in ("limit_usd", "spent_usd", "next_usd")}
+    event = ev.BudgetReached(at=1.0, scope="run", task="b", **figures)
+    lines = ProgressLines(RunState().apply_all([samples.started(at=0.0)]).snapshot())
+    assert list(lines.of(event)) == [f"00:01  b      {error.message}"]
+    whole = budget_in_words("task T1", limit_usd=3.0, spent_usd=2.95, next_usd=0.2)
+    assert whole == "budget of task T1 reached: $2.95 of $3.00, next call up to $0.20"
 
 
 async def test_the_budget_of_a_task_stands_by_itself() -> None:
