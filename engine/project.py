@@ -78,6 +78,7 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
         target=settings.git.target,
         timeout=settings.git.timeout,
         sparse=settings.git.sparse,
+        ours=ours(settings),
     )
     if stale:
         text = f"removed lock files of a git that was killed: {', '.join(stale)}"
@@ -88,6 +89,12 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
         raise BoardError(_nothing(board, rows.refused), "mend the board, then run again")
     missing = await asyncio.to_thread(missing_programs, rows.tasks, settings, environ)
     return Project(settings, repository, found, board, board_path, rows, stamp, missing)
+
+
+def ours(settings: Settings) -> tuple[Path, ...]:
+    """The files of the checkout that are read where they lie, or written there."""
+    lessons = settings.lessons.file
+    return settings.run.board, *([lessons] if lessons is not None else [])
 
 
 async def look_at_board(

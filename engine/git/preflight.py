@@ -35,11 +35,18 @@ class Preflight(msgspec.Struct, frozen=True):
 
 
 async def preflight(
-    repository: Repository, *, remote: str, target: str, timeout: float, sparse: Sequence[str] = ()
+    repository: Repository,
+    *,
+    remote: str,
+    target: str,
+    timeout: float,
+    sparse: Sequence[str] = (),
+    ours: Sequence[Path] = (),
 ) -> Preflight:
     """Check the repository; raises PreflightError with what to do. `timeout` bounds the fetch, in seconds.
 
-    `sparse` are the folders that tasks get to see; none: all.
+    `sparse` are the folders that tasks get to see; none: all. `ours` are files that are read where they lie, or written
+    by ourselves: what was changed there is nothing that a task misses.
     """
     notices: list[str] = []
     if repository.bare:
@@ -66,7 +73,7 @@ async def preflight(
             error.message, 'check the network and your access, or set [git] remote = "" to land here only'
         ) from error
     base = await _base(repository, head, upstream, tip, notices)
-    notices += await _odd_things(repository, base, sparse)
+    notices += await _odd_things(repository, base, sparse, ours)
     return Preflight(base, target, found, tip, tuple(notices))
 
 
@@ -169,7 +176,9 @@ async def _base(
     return head
 
 
-async def _odd_things(repository: Repository, base: str, sparse: Sequence[str]) -> list[str]:
+async def _odd_things(
+    repository: Repository, base: str, sparse: Sequence[str], ours: Sequence[Path]
+) -> list[str]:
     """Name what works, but not as one might expect."""
     run = repository.run
     notices = []
@@ -197,8 +206,14 @@ async def _odd_things(repository: Repository, base: str, sparse: Sequence[str]) 
     hooks = (await run("config", "--type=path", "core.hooksPath", check=False, hooks=True)).stdout.strip()
     if hooks and not (repository.root / hooks).is_dir():
         notices.append(f"core.hooksPath names {hooks}, which does not exist: no hooks run")
-    dirty = (await run("status", "--porcelain", "--untracked-files=no", "-z", check=False)).stdout
-    if dirty:
-        changed = count_of(len([entry for entry in dirty.split("\0") if entry]), "changed file")
+    root = repository.root.resolve()
+    apart = [
+        f":(top,exclude,literal){path.resolve().relative_to(root)}"
+        for path in ours
+        if path.resolve().is_relative_to(root)
+    ]
+    asked = ("status", "--porcelain", "--untracked-files=no", "--no-renames", "-z", "--", ":(top)", *apart)
+    if files := (await run(*asked, check=False)).stdout.count("\0"):
+        changed = count_of(files, "changed file")
         notices.append(f"tasks do not see {changed} of your checkout: they begin from the commit {base[:10]}")
     return notices

@@ -99,6 +99,14 @@ def test_landed_rows_are_no_work_and_a_board_that_is_not_committed_is_told(repo:
     ]
 
 
+def test_what_was_learned_into_a_file_of_the_repository_is_no_work_that_tasks_miss(repo: Repo) -> None:
+    shared = settings(sys.executable) + '[lessons]\nfile = "tasks/lessons.jsonl"\n'
+    made = repo({"tasks/board.md": BOARD, "taskyard.toml": shared, "tasks/lessons.jsonl": ""})
+    assert taskyard("lessons", "add", "a failure", at=made.path).status == 0
+    assert made.git("status", "--porcelain") == " M tasks/lessons.jsonl"
+    assert len(found(taskyard("doctor", at=made.path), "repository")) == 1
+
+
 def test_the_board_is_diagnosed_by_line(repo: Repo) -> None:
     board = BOARD + "| T4 | waits | [ ] | | `true` | T9 |\n| T5 | unchecked | [ ] | | | |\n"
     said = taskyard(

@@ -23,10 +23,15 @@ Make = Callable[..., SampleRepository]
 
 
 async def look(
-    path: Path, *, remote: str = "origin", target: str = TARGET, sparse: Sequence[str] = ()
+    path: Path,
+    *,
+    remote: str = "origin",
+    target: str = TARGET,
+    sparse: Sequence[str] = (),
+    ours: Sequence[Path] = (),
 ) -> Preflight:
     repository = await Repository.open(path, environ=os.environ)
-    return await preflight(repository, remote=remote, target=target, timeout=20, sparse=sparse)
+    return await preflight(repository, remote=remote, target=target, timeout=20, sparse=sparse, ours=ours)
 
 
 def notice(found: Preflight, words: str) -> str:
@@ -192,6 +197,19 @@ async def test_a_dirty_tree_is_told_and_left_alone(repo: Make) -> None:
     sample.write({"a.txt": "dirty\n"})
     notice(await look(sample.path), "tasks do not see 1 changed file of your checkout")
     assert (sample.path / "a.txt").read_text() == "dirty\n"
+
+
+async def test_files_of_ours_are_nothing_that_tasks_miss(repo: Make, tmp_path: Path) -> None:
+    """Each run over a shared lessons file complained of what the run before it had written there."""
+    sample = repo({"tasks/[a] b.jsonl": "", "tasks/a b.jsonl": "", BOARD: board(1), "a.txt": "a\n" * 9})
+    mine = [sample.path / "tasks" / "[a] b.jsonl", sample.path / BOARD, tmp_path / "elsewhere.jsonl"]
+    sample.write({"tasks/[a] b.jsonl": "{}\n", BOARD: board(2)})
+    assert (await look(sample.path, ours=mine)).notices == ()
+    sample.write({"tasks/a b.jsonl": "{}\n"})
+    notice(await look(sample.path, ours=mine), "tasks do not see 1 changed file of your checkout")
+    sample.git("mv", "a.txt", "b.txt")
+    # A file that was moved is one that is gone, and one that is new.
+    notice(await look(sample.path, ours=mine), "tasks do not see 3 changed files of your checkout")
 
 
 async def test_spaces_and_unicode_in_paths(tmp_path: Path) -> None:

@@ -115,13 +115,19 @@ def _terminal(environ: Mapping[str, str]) -> Iterator[Finding]:
 async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     from engine.git.preflight import preflight
     from engine.git.repository import Repository
+    from engine.project import ours
 
     settings = place.settings
     git = settings.git
     try:
         repository = await Repository.open(place.root, environ=environ)
         found = await preflight(
-            repository, remote=git.remote, target=git.target, timeout=git.timeout, sparse=git.sparse
+            repository,
+            remote=git.remote,
+            target=git.target,
+            timeout=git.timeout,
+            sparse=git.sparse,
+            ours=ours(settings),
         )
     except TaskyardError as error:
         yield of_error("repository", error)
