@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -23,7 +24,6 @@ from engine.events import (
     BatchPolled,
     BatchSubmitted,
     CallAnswered,
-    CallStarted,
     Event,
     Noticed,
     TaskEnded,
@@ -35,6 +35,7 @@ from engine.llm.prefixes import PrefixLeader, Turn
 from engine.llm.simulator import Batches, Fault, RandomFaults, Scenario, Simulator
 from engine.model import AnswerSource, Lane, Role
 from engine.orchestrator import Orchestrator
+from engine.parts import Parts
 from engine.settings import load_settings
 from engine.thread import EngineThread
 from tests import forked
@@ -314,6 +315,7 @@ def test_ctrl_c_leaves_no_request_in_flight_and_a_batch_that_the_next_run_picks_
 # A dashboard's engine whose person quits, and says that the batches shall be cancelled.
 QUITS = """
 import os, pathlib, time
+from engine.parts import Parts
 from engine.settings import load_settings
 from engine.thread import EngineThread
 engine = EngineThread(load_settings(pathlib.Path.cwd(), environ=os.environ), os.environ)
@@ -346,20 +348,29 @@ def test_batches_are_cancelled_with_the_run_where_a_person_says_so(tmp_path: Pat
 
 
 @pytest.mark.timeout(120)
-def test_a_lane_changed_in_the_middle_takes_the_task_out_of_the_queue(tmp_path: Path) -> None:
+def test_a_lane_changed_in_the_middle_takes_the_task_out_of_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = make_project(
         tmp_path / "shop", 2, lane="economy", kinds={"planner": "none", "judge": "none"}, settings=BATCHES
     )
     heard: list[Event] = []
+    # The batch leaves when all tasks wait for it, which might be before anybody could say a word.
+    moved, send = threading.Event(), Parts._send_batches
+    monkeypatch.setattr(Parts, "_send_batches", lambda parts: send(parts) if moved.is_set() else None)
     with Simulator(Scenario(answers=ANSWERS, batches=Batches(seconds=0.2))) as simulator:
         environ = environment(simulator.url)
         engine = EngineThread(
             load_settings(made.path, environ=environ), environ, linger=False, listener=heard.append
         )
         engine.start()
-        until(lambda: any(isinstance(event, CallStarted) and event.task == "T1" for event in tuple(heard)))
+        until(
+            lambda: any(each.name == "model requests" and each.queued == 2 for each in engine.latest().queues)
+        )
         engine.control.set_lane("T1", Lane.FAST)
-        until(lambda: engine.done, 60)
+        until(lambda: any(isinstance(event, TasksAdded) for event in tuple(heard)))
+        moved.set()
+        until(lambda: engine.done)
         assert engine.error is None
         stats = simulator.stats()
     assert engine.finished is not None
@@ -371,7 +382,7 @@ def test_a_lane_changed_in_the_middle_takes_the_task_out_of_the_queue(tmp_path: 
     assert set(stats.answered.values()) == {1}
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
