@@ -31,7 +31,7 @@ def taskyard(
     at: Path,
     environ: Mapping[str, str] | None = None,
     plain_user: bool = False,
-    timeout: float = 50,
+    timeout: float = 200,
 ) -> Said:
     """Run `taskyard` in the directory `at`; `environ` is added to the environment.
 

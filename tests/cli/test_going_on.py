@@ -80,10 +80,10 @@ def desk(repo: Callable[..., SampleRepository], tmp_path: Path) -> Iterator[Call
     yield make
     for each in desks:
         for engine in each.engines:
-            engine.stop(10)
+            engine.stop(90)
 
 
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"

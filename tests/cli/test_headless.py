@@ -225,7 +225,7 @@ def test_a_reader_that_goes_away_is_told_once_and_the_run_is_not_disturbed() -> 
         os.close(reading)
         for event in short_run():
             printer.print(event)
-        assert closed.wait(10)
+        assert closed.wait(timeout=200)
         assert printer.close(10)
         assert isinstance(printer.problem, BrokenPipeError)
         assert len(calls) == 1

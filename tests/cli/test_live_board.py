@@ -76,7 +76,7 @@ pathlib.Path(task + ".txt").write_text(re.search(r"\\b(Write|Draw) T[0-9]+", tex
         if self.process is not None:
             if self.process.stdin is not None:
                 self.process.stdin.close()
-            self.process.wait(20)
+            self.process.wait(timeout=200)
             if self.process.stdout is not None:
                 self.process.stdout.close()
             self.process = None

@@ -300,7 +300,7 @@ def test_watch_prints_what_another_process_writes_until_the_run_ends(repo: Repo)
     database = open_state(paths.state_db)
     Journal(database, paths.archive).append("r1", [finished], durable=True).result()
     assert isinstance(decode(watching.stdout.readline().encode()), RunFinished)
-    assert watching.wait(10) == 1
+    assert watching.wait(timeout=200) == 1
     watching.stdout.close()
     database.close()
 
@@ -324,7 +324,7 @@ def test_watch_says_so_when_the_run_dies(repo: Repo) -> None:
     worker.wait()
     assert worker.stdin is not None
     worker.stdin.close()
-    _, err = watching.communicate(timeout=10)
+    _, err = watching.communicate(timeout=200)
     assert watching.returncode == 1
     assert f"the run has died: its process {worker.pid} is gone; take it up with: taskyard run" in err
 

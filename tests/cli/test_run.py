@@ -263,7 +263,7 @@ def test_a_signal_stops_the_run_cleanly(repo: Repo, number: int, status: int) ->
             break
     running.send_signal(number)
     rest = running.stdout.read().splitlines()
-    assert running.wait(10) == status
+    assert running.wait(timeout=200) == status
     running.stdout.close()
     last = decode(rest[-1])
     assert isinstance(last, RunFinished)
@@ -282,7 +282,7 @@ def test_a_reader_that_goes_away_stops_the_run(repo: Repo) -> None:
     assert running.stdout is not None
     running.stdout.readline()
     running.stdout.close()
-    assert running.wait(20) == 141
+    assert running.wait(timeout=200) == 141
     assert processes_of(made.path.parent / "agent.py") == []
 
 
@@ -295,7 +295,7 @@ def test_an_output_that_cannot_be_written_stops_the_run(repo: Repo) -> None:
             env=environment(),
             stdout=full,
             stderr=subprocess.PIPE,
-            timeout=30,
+            timeout=200,
         )
     assert done.returncode == 1
     assert b"taskyard: standard output cannot be written (" in done.stderr
@@ -316,7 +316,7 @@ def test_a_signal_before_the_run_has_begun(repo: Repo) -> None:
         silent.settimeout(30)
         connection, _ = silent.accept()
         running.send_signal(signal.SIGTERM)
-        assert running.communicate(timeout=20)[1] == "taskyard: interrupted before the run began\n"
+        assert running.communicate(timeout=200)[1] == "taskyard: interrupted before the run began\n"
         assert running.returncode == 143
         connection.close()
     assert nothing_was_written(made.path)
@@ -331,7 +331,7 @@ def test_a_run_that_could_not_begin_is_not_told_of(repo: Repo) -> None:
         silent.settimeout(30)
         connection, _ = silent.accept()
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=20)
+        running.communicate(timeout=200)
         assert running.returncode == 130
         connection.close()
     said = taskyard("status", at=made.path)
@@ -349,7 +349,7 @@ def test_a_second_signal_ends_the_run_at_once_and_says_so(repo: Repo, tmp_path: 
     until(begun.exists)
     running.send_signal(signal.SIGINT)
     running.send_signal(signal.SIGTERM)  # Another one, for two of a kind may arrive as one.
-    running.communicate(timeout=50)
+    running.communicate(timeout=200)
     assert running.returncode in (130, 143)
     assert err.read_text().splitlines() == [
         "taskyard: stopping; again to end at once",
@@ -367,7 +367,7 @@ def test_a_second_run_of_the_same_board_is_refused(repo: Repo) -> None:
     assert said.startswith(f"process {running.pid} on ")
     assert said.endswith("look on with: taskyard watch")
     running.terminate()
-    running.communicate(timeout=20)
+    running.communicate(timeout=200)
     assert running.returncode == 143
 
 

@@ -144,7 +144,7 @@ def test_an_output_on_a_full_disk_is_told_in_one_line(
     record(root, short_run() * 300)
     with open("/dev/full", "w") as full:
         environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered}
-        done = forked.run([*PROGRAM, *command], cwd=root, stdout=full, text=True, timeout=30, env=environ)
+        done = forked.run([*PROGRAM, *command], cwd=root, stdout=full, text=True, timeout=200, env=environ)
     assert done.stderr == (
         "taskyard: standard output cannot be written ([Errno 28] No space left on device)\n"
     )
@@ -185,7 +185,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(repo: Repo) -> None:
     assert replaying.stderr is not None
     assert replaying.stderr.read() == b""
     replaying.stderr.close()
-    assert replaying.wait(10) == 141
+    assert replaying.wait(timeout=200) == 141
 
 
 def test_an_output_that_knows_no_unicode_gets_substitutes(repo: Repo) -> None:

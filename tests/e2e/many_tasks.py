@@ -86,7 +86,7 @@ def start(at: Path, url: str, *args: str, **more: str) -> subprocess.Popen[bytes
     )
 
 
-def run(at: Path, url: str, *args: str, timeout: float = 100.0, **more: str) -> Ran:
+def run(at: Path, url: str, *args: str, timeout: float = 200.0, **more: str) -> Ran:
     """Run to the end."""
     process = start(at, url, *args, **more)
     try:

@@ -23,7 +23,6 @@ from tests.e2e.crew import Crew, until
 from tests.locks.servers import Server
 from tui.headless import ProgressLines
 
-pytestmark = pytest.mark.timeout(240)
 LEASE = 6.0  # seconds
 AWAY = 15.0  # seconds for which the lock server is killed
 

@@ -60,7 +60,6 @@ def shown(state: RunState) -> bytes:
     return msgspec.json.encode(state.snapshot())
 
 
-@pytest.mark.timeout(120)
 def test_a_run_of_many_cycles_is_resumed_watched_and_replayed_as_one(tmp_path: Path) -> None:
     demo = make_demo(tmp_path, fast=True)
     with Simulator(load_scenario(demo.scenario)) as simulator:
@@ -78,7 +77,7 @@ def test_a_run_of_many_cycles_is_resumed_watched_and_replayed_as_one(tmp_path: P
                 [*PROGRAM, "watch", "--json"], cwd=demo.root, env=environ, stdout=subprocess.PIPE
             )
             rest = second.stdout.read()
-            watched, _ = watch.communicate(timeout=30)
+            watched, _ = watch.communicate(timeout=200)
         answered = simulator.stats().answered
     finished = decode(rest.splitlines()[-1])
     assert isinstance(finished, RunFinished)
@@ -142,7 +141,6 @@ class Prompted:
         (self.prompts / "agent_task.md.j2").write_text(text)
 
 
-@pytest.mark.timeout(90)
 def test_an_edited_prompt_is_in_use_at_once_and_a_broken_one_never_is(
     repo: Callable[..., SampleRepository], tmp_path: Path
 ) -> None:
@@ -179,7 +177,6 @@ def _can_mount() -> bool:
 
 
 @pytest.mark.skipif(not _can_mount(), reason="no user namespaces here")
-@pytest.mark.timeout(90)
 def test_a_run_without_room_for_its_journal_does_not_begin(tmp_path: Path) -> None:
     demo = make_demo(tmp_path / "demo", tasks=2, fast=True)
     small = tmp_path / "small"
@@ -192,7 +189,7 @@ def test_a_run_without_room_for_its_journal_does_not_begin(tmp_path: Path) -> No
         env=environment(TASKYARD_RUN_STATE_DIR=str(small), ANTHROPIC_API_KEY="demo"),
         capture_output=True,
         text=True,
-        timeout=80,
+        timeout=200,
     )
     assert f"the disk is full: no room for the journal in {small}: free some space" in done.stdout
     assert "✗ disk" in done.stdout
@@ -205,7 +202,6 @@ def test_a_run_without_room_for_its_journal_does_not_begin(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not _can_mount(), reason="no user namespaces here")
-@pytest.mark.timeout(90)
 def test_a_run_whose_cache_has_a_full_disk_goes_on_uncached_and_says_so(tmp_path: Path) -> None:
     demo = make_demo(tmp_path / "demo", tasks=5, fast=True)
     small = tmp_path / "small"
@@ -221,7 +217,7 @@ def test_a_run_whose_cache_has_a_full_disk_goes_on_uncached_and_says_so(tmp_path
                 ANTHROPIC_API_KEY="demo",
             ),
             capture_output=True,
-            timeout=80,
+            timeout=200,
         )
     events = [decode(line) for line in done.stdout.splitlines()]
     finished = events[-1] if events else None

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from engine.events import RunFinished, decode
 from tests import forked
 from tests.cli.taskyard import PROGRAM
@@ -53,7 +51,6 @@ sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-q", "-p", "no:cachep
 """
 
 
-@pytest.mark.timeout(180)
 def test_three_tasks_of_a_real_package_land_by_one_push(
     repo: Callable[..., SampleRepository], tmp_path: Path
 ) -> None:
@@ -86,7 +83,7 @@ def test_three_tasks_of_a_real_package_land_by_one_push(
             "PYTHONPATH": str(Path(__file__).parents[2]),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },
-        timeout=150,
+        timeout=200,
     )
     finished = decode(done.stdout.splitlines()[-1])
     assert isinstance(finished, RunFinished)

@@ -20,7 +20,6 @@ SHORT = {
 """How many faults of each."""
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("name", "most"), SHORT.items())
 def test_nothing_is_lost_or_doubled(name: str, most: int, tmp_path: Path) -> None:
     if CELLS[name].room and not can_mount():

@@ -154,7 +154,7 @@ async def ride(sample: SampleRepository, root: Path, target: str, cargo: Sequenc
     return await train.land(load)
 
 
-@pytest.mark.timeout(240)  # Each example is some hundred git commands.
+@pytest.mark.timeout(900)  # Each example is some hundred git commands.
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cargo=st.lists(members, min_size=1, max_size=MOST))
 @example([RED])

@@ -161,7 +161,6 @@ async def at_rest(app: DashboardApp, pilot: Pilot[int]) -> None:
     await until(lambda: listed.cursor == 0 and bool(listed.shown))
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("mode", ["LIVE", "WATCH", "REPLAY"])
 async def test_every_key_has_its_effect(mode: Mode, tmp_path: Path) -> None:
     app = DashboardApp(source_in(mode, tmp_path))

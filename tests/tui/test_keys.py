@@ -47,7 +47,7 @@ def shown(app: DashboardApp, selector: str) -> str:
     )
 
 
-async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     """Wait until the condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():
@@ -646,7 +646,7 @@ async def pressed_at_once(app: DashboardApp, *keys: str) -> None:
         app.post_message(events.Key(key, key if len(key) == 1 else None))
     handled = asyncio.Event()
     app.call_later(handled.set)
-    await asyncio.wait_for(handled.wait(), 20)
+    await asyncio.wait_for(handled.wait(), 90)
 
 
 @pytest.mark.parametrize("answers", [("y", "y", "y"), ("y", "escape", "escape")])

@@ -166,7 +166,6 @@ def play(terminal: Terminal, steps: tuple[Step, ...]) -> None:
             raise AssertionError(f"after {keys!r}, waiting for {words!r}: {error}") from None
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("mode", STEERING)
 def test_keys_do_what_the_help_says(mode: str, tmp_path: Path) -> None:
     log = tmp_path / "implement.log"

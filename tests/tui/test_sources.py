@@ -32,7 +32,7 @@ from tui.source import Lookups, RecordedSource, ReplaySource, WatchSource
 from tui.source.lookups import LessonSearch
 
 
-async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     """Wait until the condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -46,7 +46,7 @@ def test_three_processes_that_ask_at_once_make_one_computation(path: Path) -> No
     for child in children:
         child.stdin.write("\n")
         child.stdin.flush()
-    answers = sorted(child.communicate(timeout=30)[0].replace("computing\n", "") for child in children)
+    answers = sorted(child.communicate(timeout=200)[0].replace("computing\n", "") for child in children)
     assert answers == ["yes False 0\n", "yes True 5\n", "yes True 5\n"]
     assert Path(f"{path}.calls").read_text() == "called\n"
 
@@ -137,7 +137,7 @@ print(stats.hits, stats.misses, stats.evictions)
 
 def test_two_processes_write_without_getting_in_each_others_way(path: Path) -> None:
     children = [start(SHARE, path, seed) for seed in (1, 2)]
-    figures = [[int(word) for word in child.communicate(timeout=30)[0].split()] for child in children]
+    figures = [[int(word) for word in child.communicate(timeout=200)[0].split()] for child in children]
     cache = ResultCache(path, max_entries=50)
     life = cache.lifetime_stats()
     assert (

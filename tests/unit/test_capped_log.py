@@ -68,7 +68,7 @@ async def test_a_child_that_talks_for_ever_fills_no_disk(tmp_path: Path) -> None
         cwd=tmp_path,
         env=os.environ,
         log=log,
-        timeout=60,
+        timeout=200,
         max_log=LIMIT,
     )
     assert result.status == 0

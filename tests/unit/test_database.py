@@ -327,12 +327,12 @@ def test_a_reader_needs_no_right_to_write(tmp_path_factory: pytest.TempPathFacto
     path.parent.chmod(0o555)
     try:
         live = start(READ, path, READ)
-        assert live.communicate(timeout=30)[0] == "1\n"
+        assert live.communicate(timeout=200)[0] == "1\n"
         path.parent.chmod(0o755)
         database.close()
         path.parent.chmod(0o555)
         closed = start(READ, path, READ)
-        assert closed.communicate(timeout=30)[0] == "1\n"
+        assert closed.communicate(timeout=200)[0] == "1\n"
     finally:
         path.parent.chmod(0o755)
 

@@ -311,7 +311,7 @@ database.close()
 def test_two_processes_prune_one_history_and_archive_each_entry_once(tmp_path: Path, clock: Clock) -> None:
     command = [sys.executable, "-c", ADD_AND_PRUNE, str(tmp_path)]
     children = [subprocess.Popen([*command, name], cwd=Path(__file__).parents[2]) for name in ("a", "b")]
-    assert [child.wait(timeout=50) for child in children] == [0, 0]
+    assert [child.wait(timeout=200) for child in children] == [0, 0]
     database = open_state(tmp_path / "state.db")
     history = HistoryPruner(database, policy(tmp_path, max_entries=20, max_age=1e12), clock=clock)
     live = ids(history.recent(limit=1000))
@@ -366,7 +366,7 @@ def test_kill_9_in_a_pruning_loses_nothing_and_doubles_nothing(
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         text=True,
-        timeout=30,
+        timeout=200,
         check=False,
     )
     assert child.stdout == ""

@@ -152,7 +152,7 @@ def test_processes_that_append_at_once_tear_no_line(file: LessonsFile) -> None:
         subprocess.Popen([sys.executable, "-c", APPENDER, str(file.path), who], cwd=Path(__file__).parents[2])
         for who in "ab"
     ]
-    assert [writer.wait(timeout=30) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=200) for writer in writers] == [0, 0]
     found = [json.loads(line) for line in file.path.read_bytes().splitlines()]
     for who in "ab":
         assert [line["number"] for line in found if line["who"] == who] == list(range(300))
@@ -180,7 +180,7 @@ def test_a_line_that_does_not_fit_is_taken_back_whole(file: LessonsFile) -> None
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=200,
     )
     assert "cannot be appended to" in done.stdout, done.stderr
     assert file.path.read_bytes() == b"one\n"

@@ -316,7 +316,7 @@ def test_a_killed_build_goes_on_where_it_was(tmp_path: Path, how: str, delay: fl
     process.stdout.readline()
     time.sleep(delay)  # the moment of death, nothing is waited for
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=10)
+    process.wait(timeout=200)
     process.stdout.close()
     with LessonStore(file, index) as store:
         store.catch_up()
@@ -357,7 +357,7 @@ def test_no_acknowledged_lesson_is_lost_when_its_writer_is_killed(tmp_path: Path
         acknowledged = {process.stdout.readline().strip() for _ in range(survived)}
         os.kill(process.pid, signal.SIGKILL)
         acknowledged.update(line.strip() for line in process.stdout if line.endswith("\n"))
-        process.wait(timeout=10)
+        process.wait(timeout=200)
         process.stdout.close()
         with LessonStore(file, index) as store:
             assert acknowledged <= set(everything(store))
@@ -368,7 +368,7 @@ def test_two_orchestrators_add_to_one_file_over_one_index(tmp_path: Path) -> Non
     file, index = tmp_path / "lessons.jsonl", tmp_path / "idx.db"
     processes = [adder(file, index, "anybody", 100) for _ in range(2)]
     for process in processes:
-        output, _ = process.communicate(timeout=50)
+        output, _ = process.communicate(timeout=200)
         assert process.returncode == 0
         assert len(output.split()) == 100
     with LessonStore(file, index) as store:

@@ -450,6 +450,6 @@ def test_this_process_is_no_stray_of_its_own() -> None:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=200,
     )
     assert marked.stdout == "0\n"
