@@ -278,7 +278,9 @@ async def screens(events: Sequence[AnyEvent]) -> AsyncIterator[str]:
         app.open_task("T1")
         for section in range(1, len(SECTIONS) + 1):
             await pilot.press(str(section))
-            await pilot.pause(0.3)
+            await pilot.pause()
+            await app.workers.wait_for_complete()  # which read its log, its diff or its call
+            await pilot.pause()
             yield app.export_screenshot()
 
 

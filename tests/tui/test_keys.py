@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from textual import events
+from textual.command import CommandList
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
@@ -828,7 +829,8 @@ async def test_the_palette_finds_a_task() -> None:
         await pilot.press("ctrl+p")
         await pilot.pause()
         await pilot.press(*"T2.14")
-        await pilot.pause(0.3)
+        found = app.screen.query_one(CommandList)
+        await until(lambda: found.option_count == 1 and "T2.14" in str(found.get_option_at_index(0).prompt))
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, TaskScreen))
         assert isinstance(app.screen, TaskScreen)
