@@ -12,6 +12,7 @@ from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.css.query import NoMatches
 from textual.driver import Driver
 from textual.screen import Screen
 
@@ -143,6 +144,11 @@ class DashboardApp(App[int]):
     def end(self, number: int) -> None:
         """Quit, as this signal asks for."""
         self.exit(128 + number, return_code=128 + number)
+
+    def _handle_exception(self, error: Exception) -> None:
+        # As the app ends, screens lose their parts before they go: whoever looks for one then has found none.
+        if self.is_running or not isinstance(error, NoMatches):
+            super()._handle_exception(error)
 
     def _fatal_error(self) -> None:
         # Textual would print pages of source and local values, which may hold what models and files said.

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from textual import events
 from textual.command import CommandList
+from textual.css.query import NoMatches
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
@@ -741,6 +742,33 @@ async def test_a_frame_that_comes_as_the_app_ends_is_not_shown(
 
         monkeypatch.setattr(app, "_close_all", end_slowly)
     assert not app.screen_stack
+
+
+@pytest.mark.parametrize("opened", [None, "T2.10"])
+async def test_a_screen_that_comes_up_as_the_app_ends_may_lack_its_parts(
+    opened: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = DashboardApp(moments.running())
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(app)
+        if opened:
+            app.open_task(opened)
+            await pilot.pause()
+        end = app._close_all
+        met: list[NoMatches] = []
+
+        async def end_slowly() -> None:
+            await app.screen.remove_children()
+            try:
+                await app.screen._dispatch_message(events.Mount())
+            except NoMatches as error:  # which the loop of the screen hands to the app
+                met.append(error)
+                app._handle_exception(error)
+            await end()
+
+        monkeypatch.setattr(app, "_close_all", end_slowly)
+    assert met
+    assert app.crash is None
 
 
 @pytest.mark.parametrize("kind", [HelpScreen, NoticesScreen, BoardScreen])
