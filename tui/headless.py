@@ -126,10 +126,8 @@ class ProgressLines:
                 return None
 
     def _tell_resumed(self, event: ev.RunResumed, before: RunView) -> tuple[str, str]:
-        changes = setup_changes(before, self._state.run)
-        return "run", f"taken up again by process {event.pid}" + (
-            f": now {', '.join(changes)}" * bool(changes)
-        )
+        changes = ", ".join(setup_changes(before, self._state.run))
+        return "run", f"taken up again by process {event.pid}" + (f": now {changes}" if changes else "")
 
     def _tell_board(self, event: ev.BoardOffered | ev.BoardTaken | ev.BoardLeft) -> tuple[str, str] | None:
         match event:
@@ -177,9 +175,8 @@ class ProgressLines:
                 return (event.task, f"taken over from {left} by {place}") if over else None
             case ev.TaskLanded():
                 with_train = f" with train {event.train}" if event.train else ""
-                return event.task, f"landed{with_train}, {event.commit[:7]}" + f" by {event.by}" * bool(
-                    event.by
-                )
+                by = f" by {event.by}" if event.by else ""
+                return event.task, f"landed{with_train}, {event.commit[:7]}{by}"
 
     def _tell_train(
         self, event: ev.TrainDeparted | ev.TrainMoved | ev.Pushed | ev.TrainArrived
@@ -191,10 +188,8 @@ class ProgressLines:
             case ev.TrainMoved():
                 if event.stage != "bisect":
                     return None
-                return (
-                    "train",
-                    f"{event.train} looks for the one at fault{': ' * bool(event.detail)}{event.detail}",
-                )
+                detail = f": {event.detail}" if event.detail else ""
+                return "train", f"{event.train} looks for the one at fault{detail}"
             case ev.Pushed():
                 cargo = train if event.train else "the board's new states"
                 return "push", f"{cargo} to {event.ref}, {event.tip[:7]}"
@@ -236,7 +231,7 @@ class ProgressLines:
     def _cost_line(self, end: ev.RunFinished) -> str:
         causes = savings_by_cause(self._state.totals, partial(money, among=self._state.totals.usd_saved))
         spent = money(end.usd) + plus_unpriced(end.unpriced)
-        return f"{spent}, {money(end.usd_saved)} saved" + (f": {', '.join(causes)}" * bool(causes))
+        return f"{spent}, {money(end.usd_saved)} saved" + (f": {', '.join(causes)}" if causes else "")
 
     def _clock(self, at: float) -> str:
         return duration(self._state.run.elapsed(at))

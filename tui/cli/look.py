@@ -268,7 +268,7 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
     budget = f" of {money(run.budget_usd)}" if run.budget_usd is not None and not snapshot.others else ""
     causes = ", ".join(savings_by_cause(totals, partial(money, among=totals.usd_saved)))
     spent = f"{money(totals.usd)}{budget} spent{plus_unpriced(totals.unpriced)}"
-    say(f"{spent}, {money(totals.usd_saved)} saved" + f" ({causes})" * bool(causes))
+    say(f"{spent}, {money(totals.usd_saved)} saved" + (f" ({causes})" if causes else ""))
     say(f"{answers_in_words(totals)}; {pushes_in_words(snapshot)}")
     _say_crew(snapshot, at_work)
     if run.locks_away and at_work:
