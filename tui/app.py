@@ -314,8 +314,9 @@ class DashboardApp(App[int]):
                 return
             self._pulse.hurry()
         if isinstance(event, events.Paste):
-            # A field shows its text as it is, and what was copied anywhere may hold escape sequences.
-            event.text = "\n".join(safe_text(line, max(1, len(line))) for line in event.text.splitlines()[:1])
+            # A field takes one line and shows it as it is, and what was copied anywhere may hold escape sequences.
+            line = next(iter(event.text.splitlines()), "")
+            event.text = safe_text(line, max(1, len(line)))
         if isinstance(event, events.Key | events.MouseDown):
             self._untell()
         await super().on_event(event)

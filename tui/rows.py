@@ -104,9 +104,8 @@ def why(
     if view.last:
         # The state's column names the stage already.
         last = view.last.removeprefix(f"{view.stage}: ") if view.stage is not None else view.last
-        return " ".join(
-            safe_text(last).split()
-        ), "muted"  # there is no room for the columns of a tool's output
+        # There is no room for the columns of a tool's output.
+        return " ".join(safe_text(last).split()), "muted"
     return safe_text(view.task.scope), "faint"
 
 
