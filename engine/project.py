@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from engine.board import Board, Diagnostic, Stamp, board_stamp, read_board
 from engine.board.dependencies import blocked
-from engine.check_programs import missing_programs
 from engine.committed import Committed, committed_of
 from engine.disks import network_file_system
 from engine.errors import BoardError, LLMError, PreflightError
@@ -26,6 +25,7 @@ from engine.git.stale import drop_stale_locks
 from engine.llm.client import ModelClient
 from engine.llm.endpoint import is_loopback
 from engine.model import BoardStatus, Task
+from engine.programs import missing_programs, require_agents
 from engine.settings import Settings
 
 CONNECT_WITHIN = 10.0  # seconds
@@ -87,6 +87,8 @@ async def open_project(settings: Settings, environ: Mapping[str, str]) -> Projec
     board, board_path, rows = await look_at_board(settings, repository, found)
     if not rows.tasks:
         raise BoardError(_nothing(board, rows.refused), "mend the board, then run again")
+    if any(task.status is not BoardStatus.LANDED for task in rows.tasks):
+        require_agents(settings, environ)
     missing = await asyncio.to_thread(missing_programs, rows.tasks, settings, environ)
     return Project(settings, repository, found, board, board_path, rows, stamp, missing)
 

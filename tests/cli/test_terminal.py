@@ -42,11 +42,14 @@ def test_a_dumb_terminal_gets_plain_lines(repo: Repo) -> None:
     assert b"\x1b" not in terminal.raw
 
 
-def test_what_ends_a_run_is_told_once_to_who_reads_both_outputs(repo: Repo) -> None:
-    made = repo({"tasks/board.md": BOARD, "taskyard.toml": settings("no-such-agent")})
+def test_what_ends_a_run_is_told_once_to_who_reads_both_outputs(repo: Repo, tmp_path: Path) -> None:
+    agent = tmp_path / "agent"
+    agent.write_text("#!/nowhere/python\n")
+    agent.chmod(0o755)
+    made = repo({"tasks/board.md": BOARD, "taskyard.toml": settings(str(agent))})
     with on_terminal("run", "--headless", at=made.path) as terminal:
         assert terminal.end() == 2
-    assert terminal.raw.count(b"cannot start no-such-agent") == 1
+    assert terminal.raw.count(f"cannot start {agent}".encode()) == 1
 
 
 def test_what_came_of_a_run_stays_when_the_dashboard_is_left(repo: Repo) -> None:

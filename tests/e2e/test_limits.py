@@ -163,18 +163,22 @@ def test_a_signal_ends_the_run_and_its_agents(
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("kind", "words"),
     [
-        (["no-such-agent", "-p"], "cannot start no-such-agent"),
-        (None, "key"),
+        ("command", "cannot start "),
+        ("anthropic", "key"),
     ],
 )
 def test_what_no_task_can_mend_stops_the_run_and_gives_nothing_up(
-    repo: Callable[..., SampleRepository], command: list[str] | None, words: str
+    repo: Callable[..., SampleRepository], tmp_path: Path, kind: str, words: str
 ) -> None:
     made = repo({"README.md": "# Shop\n"})
+    (tmp_path / "agent").write_text("#!/nowhere/python\n")  # it is there, and yet cannot start
+    (tmp_path / "agent").chmod(0o755)
     roles = "".join(f'[roles.{role}]\nkind = "none"\n' for role in ("planner", "judge"))
-    agent = f'kind = "command"\ncommand = {json.dumps(command)}\n' if command else 'kind = "anthropic"\n'
+    agent = f'kind = "{kind}"\n' + f"command = [{json.dumps(str(tmp_path / 'agent'))}]\n" * (
+        kind == "command"
+    )
     made.commit("Plan", {"tasks/board.md": BOARD, "taskyard.toml": f"{roles}[roles.implementer]\n{agent}"})
     made.git("push", "--quiet")
     refusing = Scenario(faults=(Fault(kind="unauthorized", times=1000),))
@@ -193,6 +197,24 @@ def test_what_no_task_can_mend_stops_the_run_and_gives_nothing_up(
     assert words in done.stderr.decode()
     assert "sk-wrong" not in done.stderr.decode() + done.stdout.decode()
     assert made.pushes("taskyard/board") == 0
+
+
+def test_no_run_is_begun_without_its_agent(repo: Callable[..., SampleRepository], tmp_path: Path) -> None:
+    """Ten planners were paid for, until the first of them had done: then nobody could take its plan."""
+    made = repo({"README.md": "# Shop\n"})
+    asked = tmp_path / "asked"
+    planner = json.dumps(["/bin/sh", "-c", f"touch {asked}"])
+    settings = (
+        f'[roles.planner]\nkind = "command"\ncommand = {planner}\n[roles.judge]\nkind = "none"\n'
+        '[roles.implementer]\nkind = "command"\ncommand = ["no-such-agent"]\n'
+    )
+    made.commit("Plan", {"tasks/board.md": BOARD, "taskyard.toml": settings})
+    made.git("push", "--quiet")
+    done = forked.run([*PROGRAM, "run", "--json"], cwd=made.path, env=environment(), timeout=60)
+    assert (done.returncode, done.stdout) == (2, b"")
+    hint = "install it, or set [roles.implementer] command to its whole path"
+    assert done.stderr.decode() == f"taskyard: the agent command no-such-agent is not on PATH: {hint}\n"
+    assert not asked.exists()
 
 
 def test_a_model_without_a_price_is_refused_under_a_budget_and_counted_without_one(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import SettingsError, TaskyardError, UsageError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from engine.git.preflight import Preflight
     from engine.git.repository import Repository
     from engine.llm.client import ModelClient
+    from engine.model import Role
     from engine.settings import RoleSettings, Settings
 
 LEAST_FREE = 10**9  # bytes
@@ -143,8 +143,8 @@ async def _repository(place: Place, environ: Mapping[str, str]) -> AsyncIterator
 async def _board(
     place: Place, repository: Repository, found: Preflight, environ: Mapping[str, str]
 ) -> AsyncIterator[Finding]:
-    from engine.check_programs import missing_programs
     from engine.model import BoardStatus
+    from engine.programs import missing_programs
     from engine.project import look_at_board
     from tui.plain import count
 
@@ -171,12 +171,14 @@ async def _board(
 
 
 async def _roles(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    from engine.model import Role
+
     roles: dict[str, RoleSettings] = {
         name: getattr(settings.roles, name) for name in ("planner", "implementer", "judge")
     }
     for name, role in roles.items():
         if role.kind == "command":
-            yield _agent(name, role.command[0], settings.root, environ)
+            yield _agent(Role(name), settings, environ)
         elif role.kind == "none":
             yield Finding("ok", name, "none, as set")
     budget = settings.budget
@@ -193,17 +195,13 @@ async def _roles(settings: Settings, environ: Mapping[str, str]) -> AsyncIterato
             yield finding
 
 
-def _agent(role: str, program: str, root: Path, environ: Mapping[str, str]) -> Finding:
-    path = shutil.which(str(root / program) if os.sep in program else program, path=environ.get("PATH"))
-    if path is None and os.sep in program:
-        hint = f"mend [roles.{role}] command"
-        there = (root / program).exists()
-        why = "may not be executed" if there else "does not exist"
-        return Finding("error", role, f"the agent command {program} {why}", hint)
-    if path is None:
-        hint = f"install it, or set [roles.{role}] command to its whole path"
-        return Finding("error", role, f"the agent command {program} is not on PATH", hint)
-    return Finding("ok", role, path)
+def _agent(role: Role, settings: Settings, environ: Mapping[str, str]) -> Finding:
+    from engine.programs import find_agent
+
+    try:
+        return Finding("ok", role.value, find_agent(role, settings, environ))
+    except TaskyardError as error:
+        return of_error(role.value, error)
 
 
 async def _service(

@@ -1,13 +1,18 @@
-"""Which checks begin with a program that is not there: each attempt at such a task fails, whatever was done for it."""
+"""Programs that a run needs and that are not there: told before anything is paid for.
+
+Without its agent no task can be done; a check that begins with one fails each attempt, whatever was done for it.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from engine.model import BoardStatus, Task
+from engine.errors import PreflightError
+from engine.model import BoardStatus, Role, Task
 from engine.settings import Settings
 
 _PROGRAM = re.compile(r"\s*(?:(?!PATH=)\w+=[^\s\"'$`]*\s+)*(\w[\w.+-]*)(?=\s|[;&|]|\Z)")
@@ -16,6 +21,32 @@ _PROGRAM = re.compile(r"\s*(?:(?!PATH=)\w+=[^\s\"'$`]*\s+)*(\w[\w.+-]*)(?=\s|[;&
 _HINT = "install it, or activate the environment that has it"
 _NAMED = 3  # tasks that are named
 _SHELL_WITHIN = 5.0  # seconds
+
+
+def find_agent(role: Role, settings: Settings, environ: Mapping[str, str]) -> str:
+    """The whole path of the agent command that plays the role. Raises PreflightError where it cannot be started.
+
+    One with a path of the project's own is looked for in the checkout, although it will run from a worktree.
+    """
+    program = getattr(settings.roles, role.value).command[0]
+    path = shutil.which(
+        str(settings.root / program) if os.sep in program else program, path=environ.get("PATH")
+    )
+    if path is not None:
+        return path
+    if os.sep not in program:
+        hint = f"install it, or set [roles.{role.value}] command to its whole path"
+        raise PreflightError(f"the agent command {program} is not on PATH", hint)
+    why = "may not be executed" if (settings.root / program).exists() else "does not exist"
+    raise PreflightError(f"the agent command {program} {why}", f"mend [roles.{role.value}] command")
+
+
+def require_agents(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raise PreflightError when an agent command is not there; one of the project's own may yet come to a worktree."""
+    for role in Role:
+        played = getattr(settings.roles, role.value)
+        if played.kind == "command" and (os.sep not in played.command[0] or os.path.isabs(played.command[0])):
+            find_agent(role, settings, environ)
 
 
 def missing_programs(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from engine.check_programs import missing_programs
 from engine.model import BoardStatus, Task
+from engine.programs import missing_programs
 from engine.settings import Settings, VerifySettings
 
 HINT = "which is not on PATH: install it, or activate the environment that has it"
