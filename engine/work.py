@@ -8,12 +8,13 @@ from engine import events as ev
 from engine.bus import Bus
 from engine.course import Course
 from engine.dispatch import Slot
-from engine.errors import BudgetReachedError, GitError, HaltedError, LockLostError, StoreError, TaskyardError
+from engine.errors import BudgetReachedError, HaltedError, LockLostError, StoreError, TaskyardError
 from engine.git.cargo import Cargo
 from engine.landing import Kept, Landed, SentBack
 from engine.model import Task, TaskState
 from engine.parts import Parts
 from engine.pipeline import GivenUpError, Ready, Start, run_task
+from engine.scarcity import scarcity
 from engine.settings import Settings
 
 MAX_RETURNS = 5
@@ -154,9 +155,7 @@ def _of_the_run(error: BaseException) -> BaseException | None:
     """What stops the whole run; without a journal or queue nothing can be promised any more."""
     if isinstance(error, HaltedError | StoreError):
         return error
-    if isinstance(error, GitError) and "No space left on device" in error.stderr:
-        return HaltedError(error.message, "make room on the disk, and run again")
-    return None
+    return scarcity(error)
 
 
 def _reason(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from engine.model import Usage
 from engine.process import run_process
 from engine.roles.agent_output import AgentReader
 from engine.roles.verifier import readable
+from engine.scarcity import scarcity
 
 MAX_SUMMARY = 1_000  # characters
 
@@ -66,7 +67,7 @@ async def run_agent(
             on_line=reader.line,
         )
     except ProcessError as error:
-        raise HaltedError(error.message, error.hint) from error
+        raise scarcity(error) or HaltedError(error.message, error.hint) from error
     if result.overran:
         limit, what = (timeout, "ran") if result.overran == "timeout" else (idle_timeout or 0.0, "was silent")
         raise StageFailedError(

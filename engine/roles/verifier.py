@@ -10,6 +10,7 @@ from engine.capped_log import MAX_LOG
 from engine.errors import ProcessError
 from engine.model import Verification
 from engine.process import run_process
+from engine.scarcity import scarcity
 from engine.telling import telling_line
 
 OUTPUT_CHARS = 6_000  # of the end, which is where a test runner says what failed
@@ -36,7 +37,10 @@ async def verify(
     max_log: int = MAX_LOG,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Verification:
-    """Run the board's command by the shell in `tree`. A command that cannot start counts as failed, with status 127."""
+    """Run the board's command by the shell in `tree`. A command that cannot start counts as failed, with status 127.
+
+    Raises HaltedError where the machine has nothing left to start it with.
+    """
     try:
         result = await run_process(
             ["/bin/sh", "-c", command],
@@ -48,6 +52,8 @@ async def verify(
             on_line=lambda line: _tell(progress, line),
         )
     except ProcessError as error:
+        if (scarce := scarcity(error)) is not None:
+            raise scarce from error
         return Verification(command, 127, 0.0, str(error), str(log))
     return Verification(
         command,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.errors import HaltedError
 from engine.model import Verification
 from engine.process import child_environment
 from engine.roles import verifier
@@ -53,6 +55,17 @@ async def test_a_command_that_nobody_knows_fails_with_its_name(tmp_path: Path) -
     done = await check("no-such-tool --check", tmp_path)
     assert done.exit_status == 127
     assert "no-such-tool" in describe(done, 20.0)
+
+
+async def test_a_machine_that_cannot_start_it_is_not_taken_for_a_failure(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as lowest:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest.fileno() + 1, limits[1]))
+        try:
+            with pytest.raises(HaltedError, match="ulimit -n"):
+                await check("true", tmp_path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 async def test_a_tree_that_is_gone_fails_like_a_command_that_cannot_start(tmp_path: Path) -> None:
