@@ -70,6 +70,9 @@ _ENDS = {
 }
 
 
+_STOPPED = "stopped"
+
+
 def end_in_words(ended: RunFinished) -> str:
     """How a run ended, in the same words wherever that is told: "all landed", "some failed", "budget reached"."""
     if ended.status == "failed" and ended.failed:
@@ -77,8 +80,21 @@ def end_in_words(ended: RunFinished) -> str:
     if ended.status == "failed" and ended.landed >= ended.total:
         return "some not run"  # rows of the board that are in no count
     if ended.status == "interrupted" and ended.exit_status == HaltedError.exit_status:
-        return "stopped"
+        return _STOPPED
     return _ENDS[ended.status]
+
+
+def why_stopped(snapshot: Snapshot) -> str:
+    """What stopped a run that no task was to blame for, as it was told; empty for one that ended in another way."""
+    ended = snapshot.run.finished
+    if ended is None or end_in_words(ended) != _STOPPED:
+        return ""
+    told = (
+        n.text
+        for n in reversed(snapshot.notices)
+        if n.level == "error" and n.number > snapshot.run.told_before
+    )
+    return next(told, "")
 
 
 def status_in_words(status: str) -> str:

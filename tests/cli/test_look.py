@@ -136,6 +136,16 @@ def test_a_run_that_stopped_is_not_listed_as_one_that_died(repo: Repo) -> None:
     assert taskyard("status", "r3", at=root).out.startswith("run r3 of tasks/board.md, 01:12: budget reached")
 
 
+def test_status_says_what_stopped_a_run(repo: Repo) -> None:
+    root = repo().path
+    *before, end = short_run()
+    why = ev.Noticed(at=START + 1, level="error", text="cannot start agent: install it")
+    assert isinstance(end, RunFinished)
+    record(root, [*before, why, replace(end, status="interrupted", exit_status=2)])
+    first = taskyard("status", at=root).out.splitlines()[0]
+    assert first == "run r1 of tasks/board.md, 01:12: stopped by: cannot start agent: install it"
+
+
 def test_status_says_which_rows_of_the_board_did_not_run(repo: Repo) -> None:
     root = repo().path
     *before, end = short_run()

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from engine import events as ev
 from engine.model import TaskState
 from engine.snapshot import RunView, Snapshot
+from engine.state import RunState
 from tests import samples
 from tests.tui import moments, sample_run
 from tui.estimates import time_to_go
@@ -207,6 +209,28 @@ def test_of_how_a_run_ended_what_matters_least_goes_first(cells: int, words: str
         again="r tries a task again",
     )
     assert plain(banner_line(frame, cells)) == f"■ {expected}"
+
+
+def test_of_a_run_that_stopped_it_is_told_by_what() -> None:
+    state = RunState().apply_all(
+        [
+            samples.started(at=1.0),
+            ev.Noticed(at=2.0, level="error", text="cannot start agent: install it"),
+            ev.Noticed(at=2.0, level="info", text="a batch goes on"),
+        ]
+    )
+
+    def told() -> str:
+        return plain(banner_line(Frame(state.snapshot(), 3.0, Health(), "WATCH"), 130))
+
+    state.apply(samples.finished(at=2.0, status="interrupted", exit_status=2))
+    assert told().startswith("■ run finished: stopped · 0 landed · cannot start agent: install it · ")
+    state.apply(ev.RunResumed(at=9.0, host="h", pid=2))
+    state.apply(samples.finished(at=10.0, status="interrupted", exit_status=2))
+    assert "cannot start" not in told(), "that was the process before"
+    state.apply(ev.Noticed(at=11.0, level="error", text="a later one"))
+    state.apply(samples.finished(at=12.0, status="interrupted", exit_status=130))
+    assert "a later one" not in told(), "somebody quit"
 
 
 def test_a_replay_over_a_run_ends_with_how_to_leave_it() -> None:

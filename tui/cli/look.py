@@ -240,13 +240,15 @@ def _say_status(row: RunRow, snapshot: Snapshot, alive: bool, now: float) -> Non
         rows_listed,
         rows_not_run,
         savings_by_cause,
+        why_stopped,
     )
     from tui.waiting import BLOCKED
 
     run, totals = snapshot.run, snapshot.totals
     state: str
     if run.finished is not None:
-        state, until = end_in_words(run.finished), run.finished.at
+        why = one_line(why_stopped(snapshot))
+        state, until = end_in_words(run.finished) + (f" by: {why}" if why else ""), run.finished.at
     elif alive:
         state, until = f"at work, process {row.owner.pid} on {row.owner.host}", now
     else:

@@ -9,7 +9,7 @@ from tui.format import dollars, safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, joined, shed, text, width
 from tui.plain import count
-from tui.sums import counts_at_the_end, end_in_words, plus_unpriced
+from tui.sums import counts_at_the_end, end_in_words, plus_unpriced, why_stopped
 from tui.tape import LEAVE
 
 
@@ -62,6 +62,7 @@ def _finished(ended: RunFinished, frame: Frame, cells: int) -> Line:
     parts = [
         (0, text(f"■ {over}{how}", _TONES[ended.status])),
         (2, text(told, "text")),
+        (1, text(safe_text(why_stopped(frame.snapshot)), "bad")),
         (5, text(count(ended.pushes, "push", "pushes"), "muted")),
         (4, text(f"{spent}, {dollars(ended.usd_saved)} saved", "muted")),
         (1, text("r tries a task again", "accent") if again else BLANK),
