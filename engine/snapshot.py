@@ -265,6 +265,11 @@ class RunView(msgspec.Struct, frozen=True):
     told_before: int = 0
     finished: ev.RunFinished | None = None
 
+    @property
+    def since(self) -> float | None:
+        """When it would have started, had it been worked on ever since; what is told over the run counts from then."""
+        return None if self.started is None else self.started + self.idle
+
     def elapsed(self, now: float) -> float:
         """Seconds that a process worked on the run, to its end or to `now`; 0 before it started."""
         if self.started is None:
@@ -317,7 +322,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     """The whole run at one moment, in board order. Compare by identity: a new object means something changed.
 
     `removed` counts the tasks whose rows are gone from the board, `refused` says which rows cannot run. `landings` are
-    when tasks landed, each later by the time since in which nobody worked on the run.
+    when tasks landed, each later by the time since in which nobody worked on the run, and so are the `samples`.
     """
 
     run: RunView = RunView()

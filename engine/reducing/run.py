@@ -62,6 +62,7 @@ def _run_resumed(state: Facts, e: ev.RunResumed) -> None:
     if not e.rested:
         state.offer = None  # The one who takes the run up reads the board anew.
     state.landings = tuple(at + idle for at in state.landings)
+    state.samples = tuple(replace(each, at=each.at + idle) for each in state.samples)
     for view in tuple(state.tasks.values()):
         if view.started is not None and view.ended is None:
             state.change(view.id, idle=view.idle + idle)

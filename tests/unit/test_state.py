@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine import events as ev
 from engine import state as state_module
-from engine.figures import PeerFigures
+from engine.figures import PeerFigures, ResultCacheFigures
 from engine.model import (
     AnswerSource,
     Role,
@@ -33,6 +33,7 @@ from tests.unit.run_events import (
     restored,
     stage,
 )
+from tui.trends import hit_rates
 
 
 def test_every_event_has_a_handler() -> None:
@@ -154,6 +155,20 @@ def test_who_takes_a_run_up_works_by_the_settings_of_now() -> None:
         assert getattr(state.run, name) == value
         assert getattr(before, name) != value, "the test sees no change"
     assert (state.run.run, state.run.base, state.run.started) == (before.run, before.base, before.started)
+
+
+def test_how_the_figures_went_leaves_out_the_time_between_two_processes() -> None:
+    """Of a run that was taken up the next day the curves were one step at their end."""
+
+    def measured(at: float, misses: int) -> ev.Measured:
+        return ev.Measured(at=at, results=ResultCacheFigures(hits=misses, misses=misses))
+
+    state = after(*(measured(100.0 + 10 * n, n) for n in range(1, 5)))  # started at 100
+    state.apply(ev.RunResumed(at=10_040.0, host="there", pid=8))
+    state.apply_all(measured(10_040.0 + 10 * n, 4 + n) for n in range(1, 5))
+    begin = state.run.since
+    assert begin == 10_000.0
+    assert hit_rates(state.samples, begin, 10_080.0, 8) == [0.5] * 8
 
 
 def test_what_all_have_spent_counts_this_run_by_its_own_books() -> None:
