@@ -185,13 +185,13 @@ async def test_a_pause_after_a_429_is_kept_by_all(simulate: Simulate, connect: C
 async def test_a_limit_of_the_service_is_kept_rather_than_run_into(
     simulate: Simulate, connect: Connect
 ) -> None:
-    # 60 requests are there at the start, and another one every second.
-    simulator = simulate(Scenario(limits=Limits(requests_per_minute=60)))
+    # 20 requests are there at the start, which take no time, and another one every three seconds.
+    simulator = simulate(Scenario(limits=Limits(requests_per_minute=20)))
     seen: list[LimiterFigures] = []
     limiters = Limiters(lambda name: Limiter(name, maximum=1, on_change=seen.append))
     client = connect(simulator.url, limiters=limiters)
-    await asyncio.gather(*(client.call(request(f"T{n}")) for n in range(62)))
-    assert simulator.stats().statuses == {"200": 62}
+    await asyncio.gather(*(client.call(request(f"T{n}")) for n in range(21)))
+    assert simulator.stats().statuses == {"200": 21}
     assert "limit of requests used up" in {figures.reason for figures in seen}
 
 

@@ -95,7 +95,7 @@ LESSONS: tuple[Step, ...] = (
     (ESC, "bankers"),
     (ESC, "-enter hits"),
 )
-STAMP = time.strftime("%H:%M:%S", time.localtime(sample_run.BEGIN))
+STAMP = time.strftime("%H:%M:%S", time.gmtime(sample_run.BEGIN))  # as the tests of the screen have it
 LOG: tuple[Step, ...] = (
     ("/t2.1" + ENTER, "filter “t2.1”"),
     ("g" + ENTER, "1 Timeline"),

@@ -66,7 +66,7 @@ class Office:
             "sk-ant-test-0123456789abcdef",
             budget=budget,
             retry=RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02, patience=20.0),
-            deadlines=Deadlines(total=20.0, idle=0.5, connect=5.0, quick=10.0),
+            deadlines=Deadlines(total=20.0, idle=15.0, connect=15.0, quick=15.0),
             environ={},
         )
         self.cache = ResultCache(folder / "cache.db")
