@@ -183,7 +183,9 @@ def test_history_of_a_run_that_stopped_says_that_nothing_runs(root: Path, run: R
     assert listed("--limit", "2") == {"dead": "interrupted", "alive": "running"}
     assert listed("--status", "running", "--limit", "1") == {"alive": "running"}
     assert listed("--status", "interrupted", "--limit", "1") == {"dead": "interrupted"}
-    assert "interrupted" in run("history", "list", "--run", "dead")
+    _, row = run("history", "list", "--run", "dead").splitlines()
+    assert "interrupted" in row
+    assert "$" not in row, "nobody has told yet what it cost"
     assert "4 failed, 4 landed, 1 running, 1 interrupted" in run("history", "stats")
     assert json.loads(run("history", "stats", "--json"))["by_status"]["interrupted"] == 1
 

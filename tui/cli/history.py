@@ -289,7 +289,10 @@ def _show(
             str(entry.attempts),
             when(entry.started),
             duration(entry.duration) if entry.duration is not None else "",
-            lacking(money(entry.usd), entry.unpriced),
+            # Of one that has not ended, what it cost is known once its run has.
+            lacking(money(entry.usd), entry.unpriced)
+            if entry.ended is not None or entry.usd or entry.unpriced
+            else "",
             entry.run,
             entry.reason or entry.commit[:7],
         )
