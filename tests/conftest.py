@@ -14,8 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.sample_repository import SampleRepository, make_sample_repository
+
+# The same examples each time and however slow the machine, so that whoever changes nothing breaks nothing. Others are
+# looked for by: pytest --hypothesis-profile=search
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", settings.get_profile("search"), derandomize=True)
+settings.load_profile("suite")
 
 _FOREIGN = ("GIT_", "TASKYARD_", "ANTHROPIC_", "XDG_")
 _home = Path(tempfile.mkdtemp(prefix="taskyard-tests-"))

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -22,6 +23,11 @@ def run(*command: str | Path, timeout: float = 300) -> str:
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def test_no_property_fails_by_chance_or_on_a_slow_machine() -> None:
+    assert settings().derandomize
+    assert settings().deadline is None
 
 
 def test_ruff_finds_nothing() -> None:
