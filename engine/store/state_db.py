@@ -109,10 +109,10 @@ def state_watch(path: Path) -> Callable[[], str]:
 
     SQLite goes on writing into a file that was removed, without an error, so nothing else would notice.
     """
-    born = _identity(path)
+    born = identity_of(path)
 
     def lost() -> str:
-        if _identity(path) == born:
+        if identity_of(path) == born:
             return ""
         return (
             f"{path.parent} was removed while the run is going on: its journal and costs are lost at the end, and "
@@ -122,7 +122,8 @@ def state_watch(path: Path) -> Callable[[], str]:
     return lost
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """What tells the file at `path` from any other while somebody has it open; None where there is none."""
     try:
         stat = path.stat()
     except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import threading
@@ -113,6 +114,34 @@ async def test_watching_goes_on_with_the_next_run(tmp_path: Path) -> None:
     finally:
         await source.stop()
         database.close()
+
+
+async def test_watching_goes_on_in_a_state_folder_that_was_removed_and_made_anew(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    async def begin(run: str, *, until_: float) -> ev.Event:
+        database = open_state(state / "state.db")
+        journal = Journal(database, state / "archive")
+        journal.begin_run(run, "tasks/board.md")
+        events = sample_run.events_until(until_)
+        await asyncio.wrap_future(journal.append(run, events, durable=True))
+        database.close()
+        return events[-1]
+
+    for run in ("r1", "r2"):
+        first = await begin(run, until_=50)
+    source = WatchSource(state / "state.db", state / "archive")
+    source.start()
+    try:
+        await until(lambda: source.latest().at == first.at)
+        shutil.rmtree(state)
+        await until(lambda: "cannot be read" in source.health().text)
+        assert source.latest().at == first.at, "what was read last stays"
+        later = await begin("r3", until_=20)
+        await until(lambda: source.latest().at == later.at)
+        assert "cannot be read" not in source.health().text
+    finally:
+        await source.stop()
 
 
 def test_the_end_of_a_watched_run_does_not_give_way_to_an_older_one_at_work(tmp_path: Path) -> None:

@@ -113,19 +113,22 @@ class WatchSource:
     def _follow(self) -> None:
         from engine.errors import TaskyardError
         from engine.store.journal_reader import JournalReader
+        from engine.store.state_db import identity_of
 
         while not self._stop.is_set():
             try:
+                born = identity_of(self._state_db)
                 reader = JournalReader(self._state_db, self._archive)
                 try:
-                    self._read(reader)
+                    self._read(reader, lambda: identity_of(self._state_db) != born)  # noqa: B023
                 finally:
                     reader.close()
             except (TaskyardError, OSError) as error:
                 self._problem = f"the journal cannot be read ({error}); trying again"
                 self._stop.wait(RETRY_EVERY)
 
-    def _read(self, reader: JournalReader) -> None:
+    def _read(self, reader: JournalReader, replaced: Callable[[], bool]) -> None:
+        """Follow until somebody stops that, or the journal is another file: the one that is open tells of no more."""
         looked = published = float("-inf")
         wanted, pending = self._wanted, False
         while not self._stop.is_set():
@@ -133,6 +136,9 @@ class WatchSource:
             changed = reader.changed()
             if changed or self._wanted != wanted or now - looked >= LOOK_EVERY:
                 looked, wanted = now, self._wanted
+                if replaced():
+                    self._row = None  # the runs of another journal have numbers of their own
+                    return
                 changed = self._look(reader, wanted) or changed
             if changed:
                 pending = self._take(reader) or pending
