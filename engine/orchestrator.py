@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from engine import events as ev
 from engine.assembly import assemble
@@ -25,6 +25,7 @@ from engine.dispatch import Dispatcher
 from engine.errors import RunBusyError
 from engine.following import Follower
 from engine.model import BoardStatus, Lane, Task, TaskState
+from engine.moved import in_words, left_behind
 from engine.opening import going_on, opening
 from engine.parts import Parts
 from engine.project import Project, open_project
@@ -199,9 +200,17 @@ class Orchestrator:
 
     async def _begin(self) -> None:
         parts = self._parts
+        anew = self._project.rows.reopened
         if parts.resumed:
+            before = self._bus.state.snapshot()
+            behind = await left_behind(before, self._project)
+            # Before the event by which the run is at the new place: it may be killed between the two.
+            self._reopen(behind)
+            anew = (*anew, *behind)
             await self._bus.commit(going_on(parts, self._project))
             self._take_up_rows()
+            if behind:
+                self._bus.notice("warning", in_words(behind, before.run, self._bus.state.run))
         else:
             await self._bus.commit(opening(parts, self._project))
         for text in (*self._project.preflight.notices, *self._project.rows.notices):
@@ -215,7 +224,7 @@ class Orchestrator:
             for text in parts.share.crew.differences:
                 self._bus.notice("warning", f"{text}: each goes by its own")
         found = self._project.preflight
-        landed = await parts.recover(found.tip or found.base, self._project.rows.reopened)
+        landed = await parts.recover(found.tip or found.base, anew)
         ref = found.target if found.remote is not None else ""
         snapshot = self._bus.state.snapshot()
         for event in made_up(snapshot, landed, at=self._now(), ref=ref, tip=parts.train.tip):
@@ -232,11 +241,14 @@ class Orchestrator:
 
     def _take_up_rows(self) -> None:
         """Tell rows that were added or rewritten while the run was interrupted."""
-        for name in self._project.rows.reopened:
+        self._reopen(self._project.rows.reopened)
+        self._follower.take_up()
+
+    def _reopen(self, landed: Collection[str]) -> None:
+        for name in landed:
             view = self._bus.state.find(name)
             if view is not None and view.state is TaskState.LANDED:
                 self._bus.emit(ev.TaskReopened(at=self._now(), task=name))
-        self._follower.take_up()
 
     async def _watch_board(self) -> None:
         while True:
