@@ -1,4 +1,4 @@
-"""A run that is taken up to land elsewhere: what it has landed at the old place is not at the new one for that."""
+"""A run that is taken up to land elsewhere, or whose target was reset: what it had landed may not be there."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from engine.snapshot import RunView, Snapshot
 
 
 async def left_behind(snapshot: Snapshot, project: Project) -> tuple[str, ...]:
-    """The tasks that have landed as far as the run knows, but not where the project lands from now on.
+    """The tasks that have landed as far as the run knows, but are not where the project lands from now on.
 
-    None where that is the place of before: the run knows what is there.
+    None where that is the place of before, and holds the newest that the run has brought there.
     """
     found, run = project.preflight, snapshot.run
-    if (run.target, run.remote) == (found.target, found.remote or ""):
-        return ()
-    open_ = {task.id for task in project.rows.tasks if task.status is not BoardStatus.LANDED}
     ground = found.tip or found.base
+    if (run.target, run.remote) == (found.target, found.remote or ""):
+        newest = next((train.tip for train in reversed(snapshot.trains) if train.tip), "")
+        if not newest or await project.repository.is_ancestor(newest, ground):
+            return ()
+    open_ = {task.id for task in project.rows.tasks if task.status is not BoardStatus.LANDED}
     return tuple(
         [
             view.id
@@ -30,6 +32,8 @@ async def left_behind(snapshot: Snapshot, project: Project) -> tuple[str, ...]:
 
 def in_words(tasks: tuple[str, ...], before: RunView, now: RunView) -> str:
     """What is said of them: "T1, T2 landed on taskyard/board of origin, and not on main of origin: …"."""
+    if _place(before) == _place(now):
+        return f"{', '.join(tasks)} had landed on {_place(now)}, which has it no more: done there once more"
     return f"{', '.join(tasks)} landed on {_place(before)}, and not on {_place(now)}: done there once more"
 
 

@@ -35,16 +35,22 @@ pathlib.Path(task + ".txt").write_text(task)
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "ref"),
+    ("first", "then", "ref", "words"),
     [
-        ((), ("--target", "main"), "main"),
-        (("--remote", ""), (), "taskyard/board"),
-        ((), (), "taskyard/board"),
+        ((), ("--target", "main"), "main", "and not on main of origin"),
+        (("--remote", ""), (), "taskyard/board", "and not on taskyard/board of origin"),
+        ((), (), "taskyard/board", ""),
+        ((), (), "taskyard/board", "which has it no more"),
     ],
-    ids=["another branch", "a remote", "the same place"],
+    ids=["another branch", "a remote", "the same place", "a branch that went"],
 )
 def test_what_has_landed_is_landed_where_the_run_lands_now(
-    repo: Callable[..., SampleRepository], tmp_path: Path, first: tuple[str], then: tuple[str], ref: str
+    repo: Callable[..., SampleRepository],
+    tmp_path: Path,
+    first: tuple[str],
+    then: tuple[str],
+    ref: str,
+    words: str,
 ) -> None:
     """It was marked as landed on the new branch, which had nothing of it."""
     made = repo({"README.md": "# Shop\n"})
@@ -66,6 +72,8 @@ def test_what_has_landed_is_landed_where_the_run_lands_now(
     begun.send_signal(signal.SIGINT)
     begun.communicate(timeout=60)
 
+    if words == "which has it no more":
+        made.git("push", "--quiet", "origin", "--delete", ref)
     (tmp_path / "go").touch()
     done = forked.run([*PROGRAM, "run", "--json", *then], cwd=made.path, env=environment, timeout=80)
     events = [decode(line) for line in done.stdout.splitlines()]
@@ -80,5 +88,5 @@ def test_what_has_landed_is_landed_where_the_run_lands_now(
     )
     assert {"T1.txt", "T2.txt"} <= set(listed.stdout.split())
     told = [e.text for e in events if isinstance(e, Noticed) and e.level == "warning"]
-    moved = bool(first or then)
-    assert any("T1 landed on" in text and text.endswith("done there once more") for text in told) is moved
+    again = [text for text in told if text.endswith("done there once more")]
+    assert [words in text and text.startswith("T1 ") for text in again] == [True] * bool(words)
