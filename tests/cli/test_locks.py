@@ -49,7 +49,7 @@ def held(url: str | None, root: Path, *args: str) -> int:
 
     async def hold() -> int:
         store = open_locks(url, StatePaths.of(root / ".git", os.environ).locks_db)
-        async with DistributedLock(store, "landing:main", lease=30) as lock:
+        async with DistributedLock(store, "landing:main", lease=600) as lock:
             assert await asyncio.to_thread(main, args) == 0
             token = lock.token
         await store.close()
@@ -76,8 +76,8 @@ def test_holders_are_listed(
     token = held(url, root, "locks", "--json")
     [report] = json.loads(capsys.readouterr().out)
     assert (report["name"], report["pid"], report["token"]) == ("landing:main", os.getpid(), token)
-    assert 0 <= report["age_s"] < 20
-    assert 0 < report["lease_left_s"] <= 30
+    assert 0 <= report["age_s"] < 300
+    assert 300 < report["lease_left_s"] <= 600
     assert (report["purpose"], report["board"]) == ("landing", "main")
     token = held(url, root, "locks")
     header, line = capsys.readouterr().out.splitlines()
@@ -97,8 +97,8 @@ def test_locks_are_named_by_what_they_are_for(root: Path, capsys: Capture) -> No
 
         async def join(board: str) -> Share:
             store = open_locks(None, paths.locks_db)
-            crew = await Crew.join(store, board, figures(0), Terms(), lease=30)
-            return Share(store, crew, figures, lease=30)
+            crew = await Crew.join(store, board, figures(0), Terms(), lease=600)
+            return Share(store, crew, figures, lease=600)
 
         shop, other = await join("a:b shop"), await join("other")
         for task in ("T10", "T2", "x:%20 y"):

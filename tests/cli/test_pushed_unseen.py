@@ -18,7 +18,10 @@ def test_the_push_is_counted_and_its_train_is_credited(
     repo: Callable[..., SampleRepository], recorded: bool
 ) -> None:
     made = repo({"tasks/board.md": BOARD})
-    made.commit("Settings", {"taskyard.toml": settings(AGENT.format(at=made.path.parent))})
+    made.commit(
+        "Settings",
+        {"taskyard.toml": settings(AGENT.format(at=made.path.parent), '[git]\nmax_age = "600s"\n')},
+    )
     made.git("push", "--quiet", "origin", "main")
     hook = made.remote / "hooks" / "post-receive"
     hook.parent.mkdir(exist_ok=True)

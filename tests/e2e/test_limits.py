@@ -99,7 +99,7 @@ def busy(repo: Callable[..., SampleRepository], tmp_path: Path) -> tuple[SampleR
     (tmp_path / "agent.py").write_text(AGENT)
     command = json.dumps([sys.executable, str(tmp_path / "agent.py"), str(go)])
     roles = "".join(f'[roles.{role}]\nkind = "none"\n' for role in ("planner", "judge"))
-    settings = f'{roles}[roles.implementer]\nkind = "command"\ncommand = {command}\n'
+    settings = f'{roles}[roles.implementer]\nkind = "command"\ncommand = {command}\n[git]\nmax_age = "600s"\n'
     made.commit("Plan", {"tasks/board.md": BOARD, "taskyard.toml": settings})
     made.git("push", "--quiet")
     return made, go

@@ -37,7 +37,7 @@ def _ask_again(yard: Yard) -> None:
     request = urllib.request.Request(
         f"{yard.simulator.url}/v1/messages", msgspec.json.encode(params), headers
     )
-    with urllib.request.urlopen(request, timeout=200) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert b"message_stop" in answer.read()
 
 
@@ -70,7 +70,7 @@ def done(tmp_path: Path) -> Iterator[Yard]:
     """A yard whose run has landed all, with nobody hurting it."""
     with Yard(tmp_path / "yard", models(1, rate=0.0)) as yard:
         run = yard.start(0)
-        assert run.ended_within(50), "it did not end"
+        assert run.ended_within(200), "it did not end"
         assert run.process.returncode == 0, run.complaint
         yield yard
 
