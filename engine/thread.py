@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from engine.bus import Bus
 from engine.commands import Commands
+from engine.errors import TaskyardError
 from engine.events import Event, RunFinished
 from engine.model import Lane
 from engine.orchestrator import Orchestrator
+from engine.scarcity import scarcity
 from engine.settings import Settings
 from engine.snapshot import Snapshot
 
@@ -142,7 +144,7 @@ class EngineThread:
         try:
             asyncio.run(self._main())
         except BaseException as error:  # whatever it is, the one who shows the engine must hear of it
-            self.error = error
+            self.error = error if isinstance(error, TaskyardError) else scarcity(error) or error
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()

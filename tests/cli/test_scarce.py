@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from engine.events import RunFinished, TaskEnded, decode
 from tests.cli.taskyard import taskyard
 from tests.cli.test_run import AGENT, processes_of, project, start
 from tests.sample_repository import SampleRepository
+from tui.cli import main
 
 WAITING = (
     """\
@@ -48,3 +53,18 @@ def test_files_that_run_out_stop_the_run(repo: Callable[..., SampleRepository]) 
 
     again = taskyard("run", "--headless", at=made.path)
     assert again.status == 0, again
+
+
+def test_a_command_that_can_open_nothing_says_so(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 2  # nothing was run yet; all that it needs is imported now
+    capsys.readouterr()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as lowest:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest.fileno() + 1, limits[1]))
+        try:
+            assert main(["status"]) == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert capsys.readouterr().err == (
+        "taskyard: too many open files: allow more open files (ulimit -n), or fewer tasks at once (-j), and run again\n"
+    )

@@ -67,11 +67,22 @@ def main(args: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     except OSError as error:
         if stdout_works():
-            raise
+            return _scarce(error)
         give_up_stdout()
         complain(f"standard output cannot be written ({error})")
         return 1
     return status
+
+
+def _scarce(error: OSError) -> int:
+    """Tell what the machine has run out of; raises the error where it is none of that."""
+    from engine.scarcity import scarcity
+
+    scarce = scarcity(error)
+    if scarce is None:
+        raise error
+    complain(str(scarce))
+    return scarce.exit_status
 
 
 def _run(args: list[str]) -> int:
