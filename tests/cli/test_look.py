@@ -295,6 +295,12 @@ def test_a_file_that_holds_no_events(tmp_path: Path) -> None:
     assert said.status == 2
     assert said.err.startswith(f"taskyard: line 2 of {file} is no event (")
     assert said.err.endswith("): name a run, or a file from: taskyard run --json\n")
+    file.write_text("")
+    said = taskyard("replay", str(file), "--headless", at=file.parent)
+    assert (said.status, said.err) == (
+        2,
+        f"taskyard: {file} is empty: name a run, or a file from: taskyard run --json\n",
+    )
 
 
 def test_watch_prints_what_another_process_writes_until_the_run_ends(repo: Repo) -> None:

@@ -190,19 +190,20 @@ def follow(reader: JournalReader, row: RunRow, *, as_json: bool) -> int:
 
 
 def recorded(path: Path) -> Iterator[Event]:
-    """The events of a file of `--json` lines. Raises UsageError naming the line that is none."""
+    """The events of a file of `--json` lines. Raises UsageError naming the line that is none, or when there is none."""
     import msgspec
 
     from engine.events import decode
 
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    hint = "name a run, or a file from: taskyard run --json"
+    lines = path.read_bytes().splitlines()
+    if not lines:
+        raise UsageError(f"{path} is empty", hint)
+    for number, line in enumerate(lines, 1):
         try:
             yield decode(line)
         except msgspec.DecodeError as error:
-            raise UsageError(
-                f"line {number} of {path} is no event ({error})",
-                "name a run, or a file from: taskyard run --json",
-            ) from None
+            raise UsageError(f"line {number} of {path} is no event ({error})", hint) from None
 
 
 def status_report(snapshot: Snapshot, alive: bool) -> dict[str, Any]:
