@@ -7,6 +7,8 @@ import socket
 import struct
 import threading
 
+from tests.ports import Port
+
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -17,8 +19,9 @@ class Cable:
         self._to = to
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self._listener = _listen(0)
-        self.port: int = self._listener.getsockname()[1]
+        self._port = Port()
+        self.port = self._port.number
+        self._listener = _listen(self.port)
         self._serve()
 
     def cut(self) -> None:

