@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import psutil
 
 from engine.events import RunFinished, decode
 from tests.bench import Row
@@ -22,6 +26,15 @@ import pathlib, re, sys, time
 task = re.search(r"\\bT[0-9]+\\b", sys.stdin.read())[0]
 time.sleep(1)
 pathlib.Path(task + ".txt").write_text(task)
+"""
+
+
+DEAF = """\
+import os, pathlib, signal, sys, time
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+pathlib.Path(sys.argv[1], str(os.getpid())).touch()
+time.sleep(600)
 """
 
 
@@ -50,6 +63,7 @@ def rows() -> list[Row]:
             (finished.landed, finished.pushes) == (TASKS, 1),
         ),
         _demo(),
+        _stopped(),
     ]
 
 
@@ -66,6 +80,23 @@ def _demo() -> Row:
     assert isinstance(finished, RunFinished)
     took = finished.duration_s
     return Row("the demo without its pauses", "≤ 20 s", took, "s", None, took <= 20.0)
+
+
+def _stopped() -> Row:
+    """From a SIGTERM until the dashboard has ended, while its agents hear no signal; none of them may be left."""
+    with tempfile.TemporaryDirectory(prefix="taskyard-bench-") as folder:
+        begun = Path(folder) / "begun"
+        begun.mkdir()
+        project = _project(Path(folder), TASKS, agent=DEAF, arguments=(str(begun),))
+        with Terminal([*COMMAND[1:], "run"], cwd=project.path, env=_environment(folder)) as terminal:
+            terminal.until(lambda _: len(list(begun.iterdir())) == TASKS)
+            told = time.perf_counter()
+            terminal.process.kill(signal.SIGTERM)
+            status = terminal.end(timeout=60)
+            took = time.perf_counter() - told
+        left = [pid.name for pid in begun.iterdir() if psutil.pid_exists(int(pid.name))]
+    met = took <= 5.0 and status == 128 + signal.SIGTERM and not left
+    return Row(f"SIGTERM to the end, {TASKS} agents deaf to it", "≤ 5 s", took, "s", None, met)
 
 
 def _help(command: tuple[str, ...]) -> float:
@@ -114,14 +145,17 @@ def _nine_tasks() -> tuple[float, RunFinished]:
     return took, finished
 
 
-def _project(folder: Path, tasks: int) -> SampleRepository:
-    """A project whose tasks each take an agent command a second."""
-    agent = folder / "agent.py"
-    agent.write_text(AGENT)
+def _project(
+    folder: Path, tasks: int, *, agent: str = AGENT, arguments: tuple[str, ...] = ()
+) -> SampleRepository:
+    """A project whose tasks each go to this agent command: by default one that takes a second."""
+    script = folder / "agent.py"
+    script.write_text(agent)
+    command = json.dumps([sys.executable, str(script), *arguments])
     rows = "".join(f"| T{n} | Write T{n}.txt | [ ] | | `test -f T{n}.txt` |\n" for n in range(1, tasks + 1))
     settings = (
         '[roles.planner]\nkind = "none"\n[roles.judge]\nkind = "none"\n'
-        f'[roles.implementer]\nkind = "command"\ncommand = ["{sys.executable}", "{agent}"]\n'
+        f'[roles.implementer]\nkind = "command"\ncommand = {command}\n'
     )
     header = "| ID | Scope | Status | Branch | Verification |\n| --- | --- | --- | --- | --- |\n"
     return make_sample_repository(
