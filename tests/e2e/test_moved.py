@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,15 +14,9 @@ import pytest
 from engine.events import Noticed, RunFinished, TaskLanded, decode
 from tests import forked
 from tests.cli.taskyard import PROGRAM
+from tests.e2e.test_limits import BOARD, environment
 from tests.sample_repository import SampleRepository
 
-ROOT = Path(__file__).parents[2]
-BOARD = """\
-| ID | Scope | Status | Branch | Verification |
-|----|-------|--------|--------|--------------|
-| T1 | Write one file | [ ] | | `test -f T1.txt` |
-| T2 | Write another | [ ] | | `test -f T2.txt` |
-"""
 # T2 waits for a child that never ends, until `go` exists.
 AGENT = """\
 import pathlib, re, subprocess, sys
@@ -60,10 +53,9 @@ def test_what_has_landed_is_landed_where_the_run_lands_now(
     settings = f'{roles}[roles.implementer]\nkind = "command"\ncommand = {command}\n[git]\nmax_age = "0.1s"\n'
     made.commit("Plan", {"tasks/board.md": BOARD, "taskyard.toml": settings})
     made.git("push", "--quiet")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     begun = forked.Popen(
-        [*PROGRAM, "run", "--json", *first], cwd=made.path, env=environment, stdout=subprocess.PIPE
+        [*PROGRAM, "run", "--json", *first], cwd=made.path, env=environment(), stdout=subprocess.PIPE
     )
     assert begun.stdout is not None
     assert any(isinstance(decode(line), TaskLanded) for line in begun.stdout), (
@@ -75,7 +67,7 @@ def test_what_has_landed_is_landed_where_the_run_lands_now(
     if words == "which has it no more":
         made.git("push", "--quiet", "origin", "--delete", ref)
     (tmp_path / "go").touch()
-    done = forked.run([*PROGRAM, "run", "--json", *then], cwd=made.path, env=environment, timeout=80)
+    done = forked.run([*PROGRAM, "run", "--json", *then], cwd=made.path, env=environment(), timeout=80)
     events = [decode(line) for line in done.stdout.splitlines()]
     finished = events[-1]
     assert isinstance(finished, RunFinished)

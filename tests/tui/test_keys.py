@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -719,10 +719,16 @@ async def test_a_frame_may_come_before_a_screen_has_its_parts() -> None:
         await until(lambda: "nothing to tell" in shown(app, "LineView"))
 
 
-@pytest.mark.parametrize("opened", [None, "T2.10"])
-async def test_a_frame_that_comes_as_the_app_ends_is_not_shown(
-    opened: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def ended_slowly(
+    opened: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[DashboardApp], Awaitable[None]],
+    after: Callable[[FrameScreen], None] = lambda screen: None,
+) -> DashboardApp:
+    """An app that has ended, by its main screen or the one of the task `opened`.
+
+    `meanwhile` comes between the removal of the screen's parts and that of the screen, as messages do, `after` then.
+    """
     app = DashboardApp(moments.running())
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
@@ -734,13 +740,24 @@ async def test_a_frame_that_comes_as_the_app_ends_is_not_shown(
         async def end_slowly() -> None:
             screen = app.screen
             assert isinstance(screen, FrameScreen)
-            await screen.remove_children()  # the parts go first, one by one, and messages come meanwhile
-            app.show_frame()
-            screen.catch_up()
+            await screen.remove_children()
+            await meanwhile(app)
             await end()
-            screen.catch_up()
+            after(screen)
 
         monkeypatch.setattr(app, "_close_all", end_slowly)
+    return app
+
+
+@pytest.mark.parametrize("opened", [None, "T2.10"])
+async def test_a_frame_that_comes_as_the_app_ends_is_not_shown(
+    opened: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def frame(app: DashboardApp) -> None:
+        app.show_frame()
+        app.screen.catch_up()
+
+    app = await ended_slowly(opened, monkeypatch, frame, FrameScreen.catch_up)
     assert not app.screen_stack
 
 
@@ -748,25 +765,16 @@ async def test_a_frame_that_comes_as_the_app_ends_is_not_shown(
 async def test_a_screen_that_comes_up_as_the_app_ends_may_lack_its_parts(
     opened: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = DashboardApp(moments.running())
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(app)
-        if opened:
-            app.open_task(opened)
-            await pilot.pause()
-        end = app._close_all
-        met: list[NoMatches] = []
+    met: list[NoMatches] = []
 
-        async def end_slowly() -> None:
-            await app.screen.remove_children()
-            try:
-                await app.screen._dispatch_message(events.Mount())
-            except NoMatches as error:  # which the loop of the screen hands to the app
-                met.append(error)
-                app._handle_exception(error)
-            await end()
+    async def mount(app: DashboardApp) -> None:
+        try:
+            await app.screen._dispatch_message(events.Mount())
+        except NoMatches as error:  # which the loop of the screen hands to the app
+            met.append(error)
+            app._handle_exception(error)
 
-        monkeypatch.setattr(app, "_close_all", end_slowly)
+    app = await ended_slowly(opened, monkeypatch, mount)
     assert met
     assert app.crash is None
 
