@@ -54,6 +54,10 @@ class StageSpan(msgspec.Struct, frozen=True):
     idle: float = 0.0
     rested: float = 0.0
 
+    def elapsed(self, now: float) -> float:
+        """Seconds in which the stage was worked on, to its end or to `now`."""
+        return max(0.0, (self.ended if self.ended is not None else now) - self.started - self.rested)
+
 
 class CallView(msgspec.Struct, frozen=True):
     """One model call of a task, or one turn of an agent command (`agent`), as the task screen lists it.

@@ -43,6 +43,12 @@ class Frame:
         return self.now
 
     @property
+    def since(self) -> float:
+        """From when on things are told over the run: when it would have started, had it been worked on ever since."""
+        begun = self.snapshot.run.since
+        return begun if begun is not None else self.until
+
+    @property
     def moving(self) -> bool:
         """Whether time passes in the run: something may still happen."""
         return (

@@ -100,13 +100,18 @@ def why(
     if view.sent_back and view.state is TaskState.QUEUED:
         return safe_text(view.problem), "warn"
     if view.state is TaskState.LANDED:
-        return safe_text(view.last) or LANDED_BEFORE * (not view.attempt), "faint"
+        return how_landed(view), "faint"
     if view.last:
         # The state's column names the stage already.
         last = view.last.removeprefix(f"{view.stage}: ") if view.stage is not None else view.last
         # There is no room for the columns of a tool's output.
         return " ".join(safe_text(last).split()), "muted"
     return safe_text(view.task.scope), "faint"
+
+
+def how_landed(view: TaskView) -> str:
+    """What is said of a task that landed; where nothing is, and this run has not tried it, that it had before."""
+    return safe_text(view.last) or ("" if view.attempt else LANDED_BEFORE)
 
 
 def ended_badly(view: TaskView) -> str:

@@ -11,7 +11,7 @@ from engine.snapshot import AttemptView, LessonTaught, StageSpan, TaskView
 from tui.format import cut, dollars, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, cut_line, text, wrapped
 from tui.plain import count, duration
-from tui.rows import LANDED_BEFORE, look_of
+from tui.rows import LANDED_BEFORE, how_landed, look_of
 from tui.sums import lacking
 
 MOST_WHY = 3
@@ -56,7 +56,7 @@ def timeline_lines(
     """
     lines: list[Line] = []
     begin = view.started or now
-    longest = max((_seconds(span, now) for span in view.spans), default=0.0) or 1.0
+    longest = max((span.elapsed(now) for span in view.spans), default=0.0) or 1.0
     for attempt, group in groupby(view.spans, key=lambda span: span.attempt):
         spans = tuple(group)
         last = spans[-1]
@@ -104,7 +104,7 @@ def _span_lines(span: StageSpan, now: float, longest: float, width: int) -> list
     mark, tone = ("✓", "good") if span.ok else ("▶", "accent") if span.ended is None else ("✗", "bad")
     if span.ok is None and span.ended is not None:
         mark, tone = "↻", "warn"
-    seconds = _seconds(span, now)
+    seconds = span.elapsed(now)
     spans = [(f"  {mark} ", tone), (f"{span.stage:<10}", "text"), (f"{_short(seconds):>8}  ", "muted")]
     if width >= 70:
         spans += [*bar(seconds / longest, 12, tone), ("  ", "text")]
@@ -145,10 +145,6 @@ def _facts(view: TaskView, width: int) -> Iterable[Line]:
             yield ((f"{name if index == 0 else '':<10}", "faint"), *line)
 
 
-def _seconds(span: StageSpan, now: float) -> float:
-    return max(0.0, (span.ended if span.ended is not None else now) - span.started - span.rested)
-
-
 def _short(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
@@ -157,7 +153,7 @@ def landed_untried(view: TaskView) -> str:
     """How a task landed that this run has not worked on; empty for any other."""
     if view.state is not TaskState.LANDED or view.attempt:
         return ""
-    return safe_text(view.last) or LANDED_BEFORE
+    return how_landed(view)
 
 
 def plan_lines(view: TaskView, width: int) -> list[Line]:

@@ -97,9 +97,11 @@ def why_stopped(snapshot: Snapshot) -> str:
     return next(told, "")
 
 
-def status_in_words(status: str) -> str:
-    """How a run ended of which no more is known than its status."""
-    return _ENDS[status]
+def state_in_words(state: str, ended: RunFinished | None) -> str:
+    """How a run stands: "running", "died", or how it ended, also where no more is known of that than its status."""
+    if state in ("running", "died"):
+        return state
+    return end_in_words(ended) if ended is not None else _ENDS[state]
 
 
 def answers_in_words(totals: Totals) -> str:

@@ -119,7 +119,7 @@ def _end_span(
         if span.stage is stage and span.attempt == attempt and span.ended is None:
             ended = max(span.started, at)
             spans[index] = replace(span, ended=ended, ok=ok, note=note, log=log)
-            _time_stage(state, stage, max(0.0, ended - span.started - span.rested))
+            _time_stage(state, stage, spans[index].elapsed(ended))
             break
     return tuple(spans)
 

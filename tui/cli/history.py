@@ -76,7 +76,7 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
     from engine.store.state_db import has_tables
     from tui.plain import duration, money, when
     from tui.source import Runs, end_of
-    from tui.sums import end_in_words, lacking, status_in_words
+    from tui.sums import lacking, state_in_words
 
     place = find_place()
     if not has_tables(place.paths.state_db):
@@ -92,10 +92,8 @@ def runs(limit: Limit = 20, as_json: AsJson = False) -> int:
     for run, progress in found:
         end = progress.finished
         stands = end_of(run, progress)
-        no_end = stands in ("running", "died")
-        state = stands if no_end else end_in_words(end) if end is not None else status_in_words(stands)
         took = end.duration_s if end is not None else run.until - run.started - progress.idle
-        rows.append((run, progress, stands, state, max(0.0, took)))
+        rows.append((run, progress, stands, state_in_words(stands, end), max(0.0, took)))
     if as_json:
         say_json(
             [

@@ -96,9 +96,8 @@ def batch_lines(frame: Frame, width: int) -> list[Line]:
             lines += _model_batch_lines(batch, frame, full=full)
     totals = snapshot.totals
     if totals.batch_calls or totals.batched_requests:
-        words = f"{batches_in_words(totals)}, {calls_saved(totals):,} saved" + " so far" * (
-            full and bool(out)
-        )
+        so_far = " so far" if full and out else ""
+        words = f"{batches_in_words(totals)}, {calls_saved(totals):,} saved{so_far}"
         lines.append((("      ", "text"), (words, "muted")))
     older = [train for train in reversed(snapshot.trains) if train.ended_at is not None][:SHOWN_TRAINS]
     if older:

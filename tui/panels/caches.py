@@ -63,9 +63,8 @@ def cache_lines(frame: Frame, width: int) -> list[Line]:
     """What each cache held, and what that saved; at the right how it went over the run."""
     snapshot = frame.snapshot
     spans = 24 if width >= FULL else 6
-    begin = snapshot.run.since if snapshot.run.since is not None else frame.until
-    rates = hit_rates(snapshot.samples, begin, frame.until, spans)
-    savings = dollars_saved(snapshot.samples, begin, frame.until, spans)
+    rates = hit_rates(snapshot.samples, frame.since, frame.until, spans)
+    savings = dollars_saved(snapshot.samples, frame.since, frame.until, spans)
     results, templates, totals = snapshot.results, snapshot.templates, snapshot.totals
     full = width >= FULL
     cells = 16 if full else 8

@@ -86,12 +86,11 @@ def _tone(share: float | None) -> str:
 def history_lines(frame: Frame, width: int) -> list[Line]:
     """What is kept against what may be, at the right how that went over the run, and where the rest went."""
     cells, spans = (10, 6) if width < 60 else (24, 24)
-    begin = frame.snapshot.run.since if frame.snapshot.run.since is not None else frame.until
     history: HistoryFigures = frame.snapshot.history
     run = frame.snapshot.run
     entries, bytes_ = _share(history.entries, history.max_entries), _share(history.bytes, history.max_bytes)
     fills = history_fill(
-        frame.snapshot.samples, begin, frame.until, spans, history.max_entries, history.max_bytes
+        frame.snapshot.samples, frame.since, frame.until, spans, history.max_entries, history.max_bytes
     )
     amounts = (
         ("entries", entries, f"{history.entries:,}", f"{history.max_entries:,}"),

@@ -17,7 +17,7 @@ from tui.line import BLANK, Line, cut_line, text
 from tui.plain import ago, duration
 from tui.source.lookups import Lookups
 from tui.source.runs import ListedRun, Listing, Progress, end_of
-from tui.sums import END_CELLS, end_in_words, status_in_words
+from tui.sums import END_CELLS, state_in_words
 from tui.widgets.pick_list import PickList
 
 READ_EVERY = 5.0
@@ -189,10 +189,7 @@ def run_line(
     state = end_of(run, progress)
     finished = progress.finished if progress is not None else None
     glyph, tone = _LOOKS[state]
-    if state in ("running", "died"):
-        word: str = state
-    else:
-        word = end_in_words(finished) if finished is not None else status_in_words(state)
+    word = state_in_words(state, finished)
     took = (now if state == "running" else run.until) - run.started
     if progress is not None:
         took = finished.duration_s if finished is not None else took - progress.idle
