@@ -24,12 +24,12 @@ def store(tmp_path: Path) -> Iterator[LessonStore]:
 
 
 @contextmanager
-def held_up(store: LessonStore) -> Iterator[None]:
-    """Keep the index from taking anything in."""
+def held_up(store: LessonStore) -> Iterator[threading.Event]:
+    """Keep the index from taking anything in, until the event is set or the block is left."""
     go_on = threading.Event()
     store._database.submit(lambda _: go_on.wait(30))
     try:
-        yield
+        yield go_on
     finally:
         go_on.set()
 
@@ -99,6 +99,28 @@ async def test_who_types_finds_it_too(store: LessonStore) -> None:
         assert answers[-1] == (lesson,)
     finally:
         await asyncio.to_thread(live.close)
+
+
+@pytest.mark.parametrize("words", ["ledger", "edge"])
+def test_a_lesson_that_the_index_takes_in_as_a_search_begins_is_found(
+    store: LessonStore, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = store._reader.reading
+    snapshot = reading.snapshot
+
+    with held_up(store) as go_on:
+        new = store.add("fix_bug", "verify", "crash", "the ledger was lost")
+
+        @contextmanager
+        def taken_in_meanwhile() -> Iterator[None]:
+            with snapshot():  # which does not have it
+                go_on.set()
+                store._settle()
+                assert store._fresh.texts == {}
+                yield
+
+        monkeypatch.setattr(reading, "snapshot", taken_in_meanwhile)
+        assert found(store, words) == [new]
 
 
 def test_many_threads_add_and_none_misses_what_it_added(store: LessonStore) -> None:

@@ -165,19 +165,23 @@ class LessonReader:
         `budget`: seconds after which looking inside words ends, found or not, in a store of more than `WHOLE` lessons;
         `SearchResult.cut` tells. `stopped` is asked now and then; once it is true, SearchStoppedError is raised.
         """
+        fresh = self._fresh.texts  # before the snapshot: what leaves them in between would be in neither
         with self.reading.snapshot(), self.reading.stopping(stopped):
-            found = self._search(query, limit, budget)
+            found = self._search(query, limit, budget, fresh)
             if query.file and not found.total and not found.cut:
                 worded = msgspec.structs.replace(query, text=f"{query.text} {query.file}", file="")
-                named = self._search(worded, limit, budget)
+                named = self._search(worded, limit, budget, fresh)
                 found = msgspec.structs.replace(named, took_s=found.took_s + named.took_s)
             if found.total or found.cut:
                 return found
             return msgspec.structs.replace(found, hint=hint(self.reading, query))
 
-    def _search(self, query: LessonQuery, limit: int, budget: float) -> SearchResult:
+    def _search(
+        self, query: LessonQuery, limit: int, budget: float, fresh: Mapping[str, SearchText]
+    ) -> SearchResult:
         reading = self.reading
-        fresh: Mapping[str, SearchText] = self._fresh.texts if query.only_words else {}
+        if not query.only_words:
+            fresh = {}
         began = reading.timer()
         asked = terms(query.words)
         chosen = chosen_names(reading, query)
