@@ -119,12 +119,32 @@ def lend(command: Sequence[str]) -> int | None:
         child = subprocess.Popen(command)
         if told:  # it came before there was a child to tell
             tell_child()
-        child.wait()
+        _wait_for(child)
     finally:
         stop_hearing()
     if told:
         return told[0]
     return signal.SIGHUP if _gone() else None
+
+
+def _wait_for(child: subprocess.Popen[bytes]) -> None:
+    """Wait until the child has ended; handlers of signals are called meanwhile, whichever thread a signal comes to.
+
+    As a terminal is closed the kernel sends two signals at once, and may give both to another thread. Python calls
+    handlers in the main thread alone, which would hear nothing of it in `Popen.wait`: a byte in a pipe wakes it.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    ended = signal.signal(signal.SIGCHLD, lambda *_: None)
+    woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        while child.poll() is None:
+            os.read(reader, 512)
+    finally:
+        signal.set_wakeup_fd(woken)
+        signal.signal(signal.SIGCHLD, ended)
+        os.close(reader)
+        os.close(writer)
 
 
 def hear_endings(tell: Callable[[int], None]) -> Callable[[], None]:

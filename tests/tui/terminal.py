@@ -58,6 +58,9 @@ class Terminal:
     def read(self, seconds: float = 0.05, *, draw: bool = True) -> bytes:
         """Take in what is written within so long; gives it. Without `draw` it does not come to the emulator's screen:
         drawing takes longer than writing, and whoever measures must not measure that."""
+        if self.process.ptyproc.fileobj.closed:
+            time.sleep(seconds)
+            return b""
         try:
             data: bytes = self.process.read_nonblocking(1 << 16, timeout=seconds)
         except pexpect.TIMEOUT:

@@ -223,6 +223,21 @@ def test_a_signal_behind_an_editor_ends_both(number: signal.Signals, tmp_path: P
         assert not _lives(child)
 
 
+def test_a_signal_that_comes_to_another_thread_ends_the_program_as_well() -> None:
+    # The kernel chooses the thread: of the two signals of a closed terminal it may give both to any.
+    code = (
+        "import signal, sys, threading, time\n"
+        "from tui.terminal import lend\n"
+        "def hear() -> None:\n"
+        "    time.sleep(0.5)\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGHUP)\n"
+        "threading.Thread(target=hear).start()\n"
+        "sys.exit(lend(['sleep', '600']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=PATIENCE, check=False)
+    assert done.returncode == signal.SIGHUP
+
+
 def test_an_interrupt_typed_into_a_pager_is_for_the_pager(tmp_path: Path) -> None:
     pager, ended = tmp_path / "pager", tmp_path / "ended"
     # Not a shell's trap: a signal between its echo and its sleep waits until the sleep is over.
