@@ -15,7 +15,7 @@ from engine.model import Lane, TaskState
 from engine.parts import Parts
 from engine.rest import Rest
 from engine.schedule import Schedule
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 
 _ENDED_BADLY = (TaskState.FAILED, TaskState.CANCELLED)
 

@@ -19,7 +19,7 @@ from engine.git.words import count_of
 from engine.model import TaskState
 from engine.project import Project, Rows
 from engine.rows import BoardChange, EditKind, RowEdit
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 
 SHOWN = 5  # ids that a notice names
 Mode = Literal["ask", "always", "never"]

@@ -35,7 +35,7 @@ from engine.rows import BoardChange
 from engine.schedule import Schedule
 from engine.settings import Settings
 from engine.shared_work import SharedTaskWork
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 from engine.work import TaskWork
 
 CANCEL_AGAIN = 0.5  # seconds

@@ -22,7 +22,7 @@ from engine.errors import (
     TaskyardError,
 )
 from engine.model import Change, Plan, Stage, Task, Verdict, Verification
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 
 T = TypeVar("T")
 

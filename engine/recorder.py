@@ -15,10 +15,10 @@ from engine import events as ev
 from engine.errors import StoreError
 from engine.figures import HistoryFigures
 from engine.model import TaskState
-from engine.snapshot import TaskView
 from engine.state import RunState
 from engine.store.history import HistoryPruner, Taken, TaskHistory
 from engine.store.journal import Journal
+from engine.task_view import TaskView
 
 CYCLE_BYTES = 4_000_000
 """Bytes that the live part of a run's journal may take, the state that the next cycle opens with included."""

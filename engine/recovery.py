@@ -9,7 +9,8 @@ from engine import events as ev
 from engine.figures import TrainView
 from engine.git.cargo import Landed
 from engine.model import TaskState
-from engine.snapshot import Snapshot, TaskView
+from engine.snapshot import Snapshot
+from engine.task_view import TaskView
 
 
 def waiting(snapshot: Snapshot) -> Mapping[str, str]:

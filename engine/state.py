@@ -14,7 +14,8 @@ from engine import events as ev
 from engine.model import TaskState
 from engine.reducing import board, calls, run, tasks, trains
 from engine.reducing.facts import Facts
-from engine.snapshot import Snapshot, TaskView
+from engine.snapshot import Snapshot
+from engine.task_view import TaskView
 
 MAX_DETAILED = 500  # ended tasks that keep their details over a cycle
 

@@ -18,8 +18,8 @@ from engine.landing import SentBack
 from engine.model import Change, LessonGiven, Plan, Stage, Task
 from engine.roles.json_answers import BAD_ANSWER
 from engine.rows import words
-from engine.snapshot import TaskView
 from engine.store.lessons import Lesson, LessonQuery, LessonStore, failed_check
+from engine.task_view import TaskView
 
 MOST_GIVEN = 4
 """Lessons that an attempt is given at most, however short they are."""

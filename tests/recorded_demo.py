@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from engine import events as ev
 from engine.model import Change
-from engine.snapshot import TaskView
 from engine.store.lessons import LessonStore, SearchResult
+from engine.task_view import TaskView
 from tui.cli.dashboard import LessonSearch
 from tui.source import Lookups, Runs
 

@@ -17,7 +17,8 @@ from textual.driver import Driver
 from textual.screen import Screen
 
 from engine.errors import TaskyardError
-from engine.snapshot import Snapshot, TaskView
+from engine.snapshot import Snapshot
+from engine.task_view import TaskView
 from tui.commands import DashboardCommands
 from tui.format import cut, safe_text
 from tui.frame import Frame

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engine.model import AnswerSource, Usage
-from engine.snapshot import CallView, TaskView
+from engine.task_view import CallView, TaskView
 from tui.format import dollars, fit, safe_text
 from tui.line import BLANK, Line, bar, text, wrapped
 from tui.plain import count, money, rate_in_words, thousands

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from engine.figures import StageTime
 from engine.model import Stage, TaskState
-from engine.snapshot import Snapshot, TaskView
+from engine.snapshot import Snapshot
+from engine.task_view import TaskView
 
 _STAGES = tuple(Stage)
 _OPEN = (TaskState.WAITING, TaskState.QUEUED, TaskState.ELSEWHERE, TaskState.RUNNING, TaskState.TO_LAND)

@@ -11,7 +11,7 @@ from operator import is_not
 from typing import TypeAlias
 
 from engine.model import TaskState
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 from tui.waiting import BLOCKED
 
 

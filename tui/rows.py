@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from engine.figures import BatchView
 from engine.model import Stage, TaskState
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 from tui.format import dollars, fit, safe_text
 from tui.line import Line, Span, cut_line
 from tui.order import Group, GroupHead

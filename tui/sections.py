@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 
 from engine.model import Stage, TaskState
-from engine.snapshot import AttemptView, LessonTaught, StageSpan, TaskView
+from engine.task_view import AttemptView, LessonTaught, StageSpan, TaskView
 from tui.format import cut, dollars, safe_lines, safe_text
 from tui.line import BLANK, Line, bar, cut_line, text, wrapped
 from tui.plain import count, duration

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from engine.model import Lane, TaskState
-from engine.snapshot import BoardOffer, TaskView
+from engine.snapshot import BoardOffer
+from engine.task_view import TaskView
 from tui.edits import taking
 from tui.format import safe_text
 from tui.plain import count

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.snapshot import StageSpan, TaskView
+from engine.task_view import StageSpan, TaskView
 from tui.line import Line, text
 from tui.log_tail import LogTail
 from tui.widgets.pager import Pager

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container
 
 from engine.blocked import NOT_LANDED
 from engine.model import TaskState
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 from tui.plain import one_line
 
 BLOCKED = "blocked"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from engine.model import BoardStatus, Task, TaskState
 from engine.rows import EditKind, RowEdit, asks
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 
 _UNSUCCESSFUL = (TaskState.FAILED, TaskState.CANCELLED)
 

@@ -24,8 +24,8 @@ from engine.local.recalling import Recalling
 from engine.model import Change, Plan, Stage, Task, Verdict, Verification
 from engine.outcomes import Outcomes
 from engine.roles.requests import Requests
-from engine.snapshot import TaskView
 from engine.store.cache import ResultCache
+from engine.task_view import TaskView
 from engine.teaching import Teaching
 
 

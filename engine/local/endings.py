@@ -13,7 +13,7 @@ from engine.local.attempts import Attempts
 from engine.local.context import RunContext
 from engine.local.recalling import Recalling
 from engine.model import Change, Plan, Stage
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 from engine.teaching import Teaching
 
 

@@ -16,7 +16,7 @@ from engine.local.context import RunContext
 from engine.model import AnswerSource, Change, Plan, Role, Task
 from engine.outcomes import Outcomes, built_on
 from engine.roles.requests import role_settings
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 
 
 class Recalling:

@@ -10,7 +10,8 @@ from engine.model import BoardStatus, Task, TaskState
 from engine.reducing.facts import Facts
 from engine.reducing.motion import ended_at, reopened, rewritten, stopped
 from engine.rows import EditKind, RowEdit
-from engine.snapshot import BoardOffer, TaskView
+from engine.snapshot import BoardOffer
+from engine.task_view import TaskView
 
 _DONE = (TaskState.TO_LAND, TaskState.LANDED)
 _NOT_BEGUN = (TaskState.WAITING, TaskState.QUEUED)

@@ -12,7 +12,7 @@ from engine.figures import BatchView, SpendLine
 from engine.model import AnswerSource, Role, Usage
 from engine.reducing.facts import Facts, bound
 from engine.reducing.motion import calls_of, end_call
-from engine.snapshot import CallView
+from engine.task_view import CallView
 
 MAX_BATCHES = 50  # shown; those on their way stay, however many
 MAX_UNANSWERED = 10  # creations without an id that a restart looks for

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from engine.model import BoardStatus, Task, TaskState
-from engine.snapshot import Notice, Snapshot, TaskView
+from engine.snapshot import Notice, Snapshot
+from engine.task_view import TaskView
 
 _V = TypeVar("_V")
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.model import Task, TaskState
 from engine.rows import asks
-from engine.snapshot import CallView, TaskView
+from engine.task_view import CallView, TaskView
 
 MAX_CALLS = 60  # of one task
 

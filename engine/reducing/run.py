@@ -14,7 +14,8 @@ from engine.model import TaskState
 from engine.reducing.facts import GAUGES, Facts
 from engine.reducing.motion import stopped
 from engine.reducing.samples import sample
-from engine.snapshot import RunView, Snapshot, StageSpan
+from engine.snapshot import RunView, Snapshot
+from engine.task_view import StageSpan
 
 _RUN_FIELDS = (
     "run",

@@ -12,7 +12,8 @@ from engine.figures import StageTime
 from engine.model import Stage, TaskState
 from engine.reducing.facts import Facts
 from engine.reducing.motion import ended_at, reopened, stopped, worked_on
-from engine.snapshot import AttemptView, LessonNote, LessonTaught, StageSpan, TaskView
+from engine.snapshot import LessonNote
+from engine.task_view import AttemptView, LessonTaught, StageSpan, TaskView
 
 MAX_SPANS = 60  # stages of one task, the newest
 MAX_ATTEMPTS = 12  # of one task that ended badly, the newest

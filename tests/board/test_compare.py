@@ -23,8 +23,8 @@ from engine.outcomes import Outcomes
 from engine.rows import BoardChange, EditKind
 from engine.schedule import Schedule
 from engine.settings import Settings
-from engine.snapshot import TaskView
 from engine.store.cache import ResultCache
+from engine.task_view import TaskView
 from tests.board.boards import HEADER
 from tests.samples import begun
 

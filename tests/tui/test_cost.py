@@ -15,7 +15,8 @@ from textual.geometry import Region
 
 from engine import events as ev
 from engine.model import Task, TaskState
-from engine.snapshot import Snapshot, TaskView
+from engine.snapshot import Snapshot
+from engine.task_view import TaskView
 from tests.tui import moments
 from tests.tui.test_keys import WIDE, open_log, ready, until
 from tui.app import FRAMES, FRAMES_IN_CALM, DashboardApp

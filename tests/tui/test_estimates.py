@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from engine import events as ev
 from engine.figures import StageTime
 from engine.model import Stage, Task, TaskState
-from engine.snapshot import RunView, Snapshot, TaskView, Totals
+from engine.snapshot import RunView, Snapshot, Totals
 from engine.state import RunState
+from engine.task_view import TaskView
 from tests import recorded_demo
 from tests.samples import finished, started
 from tui.estimates import Estimate, throughput, time_to_go

@@ -19,7 +19,7 @@ from textual.widgets._toast import Toast
 
 from engine import events as ev
 from engine.model import Lane, Task, TaskState
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 from tests.tui import moments, sample_run
 from tests.tui.stage import Control
 from tui.app import DashboardApp

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from engine import events as ev
 from engine.llm.prices import load_prices
 from engine.model import AnswerSource, Role, Stage, Task, TaskState, Usage
-from engine.snapshot import CallView, TaskView
 from engine.state import RunState
+from engine.task_view import CallView, TaskView
 from tests import samples
 from tui.bill import cost_lines, source_of
 from tui.line import plain, width

@@ -16,11 +16,11 @@ import pytest
 from engine import events as ev
 from engine.errors import StoreError
 from engine.model import Change, Task, TaskState
-from engine.snapshot import TaskView
 from engine.store.journal import Journal
 from engine.store.journal_reader import JournalReader
 from engine.store.owner import Owner, process_mark
 from engine.store.state_db import open_state
+from engine.task_view import TaskView
 from tests import samples
 from tests.sample_repository import SampleRepository
 from tests.tui import sample_run

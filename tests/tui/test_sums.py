@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from engine import events as ev
 from engine.figures import BatchView, LimiterFigures, QueueFigures
 from engine.model import BoardStatus, Role, Task, TaskState
-from engine.snapshot import RunView, Snapshot, TaskView, Totals
+from engine.snapshot import RunView, Snapshot, Totals
 from engine.state import RunState
+from engine.task_view import TaskView
 from tests import recorded_demo
 from tests.samples import finished
 from tui.format import dollars

@@ -11,7 +11,7 @@ import pytest
 from engine import events as ev
 from engine.log_times import LogTimes
 from engine.model import BoardStatus, Role, Stage, Task, TaskState
-from engine.snapshot import AttemptView, StageSpan, TaskView
+from engine.task_view import AttemptView, StageSpan, TaskView
 from tests import recorded_demo
 from tests.tui import moments, sample_run
 from tests.tui.test_keys import WIDE, open_log, ready, shown, until

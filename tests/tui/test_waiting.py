@@ -9,7 +9,8 @@ from engine.blocked import blocked
 from engine.closing import closing
 from engine.course import Course
 from engine.model import Stage, Task, TaskState
-from engine.snapshot import RunView, Snapshot, TaskView
+from engine.snapshot import RunView, Snapshot
+from engine.task_view import TaskView
 from tui.line import plain
 from tui.order import Listing, Order
 from tui.panels.dispatch import counts_of

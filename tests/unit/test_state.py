@@ -18,8 +18,8 @@ from engine.model import (
     TaskState,
 )
 from engine.reducing import trains
-from engine.snapshot import TaskView
 from engine.state import RunState
+from engine.task_view import TaskView
 from tests.random_events import TASKS, events
 from tests.unit.run_events import (
     A,

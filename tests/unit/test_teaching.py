@@ -13,8 +13,8 @@ from engine.bus import Bus
 from engine.errors import StageFailedError
 from engine.landing import SentBack
 from engine.model import Change, Plan, Stage, Task
-from engine.snapshot import TaskView
 from engine.store.lessons import Lesson, LessonStore, estimated_tokens
+from engine.task_view import TaskView
 from engine.teaching import MAX_OUTPUT, MOST_GIVEN, Teaching
 from tests import samples
 

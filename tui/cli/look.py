@@ -18,9 +18,10 @@ from tui.cli.place import find_place, open_journal
 if TYPE_CHECKING:
     from engine.events import Event
     from engine.model import TaskState
-    from engine.snapshot import Snapshot, TaskView
+    from engine.snapshot import Snapshot
     from engine.store.journal_reader import JournalReader
     from engine.store.run_log import RunRow
+    from engine.task_view import TaskView
 
 POLL_EVERY = 0.02
 """Seconds between two looks at the journal; each costs 7 µs."""

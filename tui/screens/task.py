@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from engine.blocked import blocked
 from engine.model import TaskState
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.hints import TASK

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from engine.errors import TaskyardError
 from engine.events import Event
 from engine.model import Change
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 from tui.source.runs import Listing, Progress, Runs
 
 if TYPE_CHECKING:

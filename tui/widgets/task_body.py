@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.blocked import blocked
 from engine.errors import TaskyardError
 from engine.model import AnswerSource, TaskState
-from engine.snapshot import AttemptView, CallView, TaskView
+from engine.task_view import AttemptView, CallView, TaskView
 from tui.bill import cost_lines, nobody_asked, source_of
 from tui.call_record import prompt_lines, record_lines
 from tui.diff import MAX_LINES, MOST_LINES, DiffText, diff_text

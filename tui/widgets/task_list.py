@@ -14,7 +14,7 @@ from textual.message import Message
 
 from engine.blocked import blocked
 from engine.figures import BatchView
-from engine.snapshot import TaskView
+from engine.task_view import TaskView
 from tui.format import safe_text
 from tui.frame import Frame
 from tui.line import BLANK, Line, text
