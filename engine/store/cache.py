@@ -174,8 +174,12 @@ class ResultCache:
             if found is not None:
                 self._count_hit(found)
                 return found, True
-            if await lease.take():
-                break
+            try:
+                if await lease.take():
+                    break
+            except asyncio.CancelledError:
+                lease.drop()  # it may be taken all the same
+                raise
             await asyncio.sleep(WAIT)
         # Another process may have stored it between our look and our lease.
         found = self._find(key)

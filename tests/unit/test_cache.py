@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import tempfile
+import threading
 from collections import OrderedDict
 from pathlib import Path
 
@@ -201,6 +202,20 @@ async def test_when_the_one_who_computes_is_cancelled_the_next_one_does(path: Pa
     assert isinstance(answers[1], asyncio.CancelledError)
     assert sorted(answers[2:]) == [(b"yes", False), (b"yes", True)]
     assert len(compute.calls) == 1
+    cache.close()
+
+
+async def test_who_is_cancelled_while_it_takes_the_lease_keeps_nobody_waiting(path: Path) -> None:
+    cache = ResultCache(path)
+    go_on = threading.Event()
+    cache._file.usable().submit(lambda _: go_on.wait(30))
+    taking = asyncio.create_task(cache.get_or_compute(key(), answer()))
+    await asyncio.sleep(0)  # now it waits for its lease
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    go_on.set()
+    assert await asyncio.wait_for(cache.get_or_compute(key(), answer()), 15) == (b"yes", False)
     cache.close()
 
 
