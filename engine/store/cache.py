@@ -249,9 +249,12 @@ class ResultCache:
             return arriving
         try:
             database = self._file.usable()
+        except DatabaseError:
+            return None
+        try:
             found = database.read(lambda c: table.find(c, name))
         except DatabaseError as error:
-            self._file.note_failure(error)
+            self._file.note_failure(error, database)
             return None
         if found is None:
             return None
@@ -273,10 +276,9 @@ class ResultCache:
 
     def _count_miss(self, key: CacheKey) -> None:
         self._file.count(Counters(misses=1))
-        try:
-            self._last_miss = self._file.usable().read(lambda c: table.why_missing(c, key))
-        except DatabaseError as error:
-            self._file.note_failure(error)
+        why = self._file.read(lambda c: table.why_missing(c, key))
+        if why is not None:
+            self._last_miss = why
 
     def _stats(self, *, lifetime: bool) -> CacheStats:
         entries, size, counters = self._file.figures(lifetime=lifetime)

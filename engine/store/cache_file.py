@@ -10,10 +10,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
 
 from engine.store import cache_table as table
 from engine.store.cache_table import CACHE_SCHEMA, Counters
 from engine.store.database import Connection, Database, DatabaseError, open_database, set_database_aside
+
+T = TypeVar("T")
 
 NOTED_USES = 512
 """Uses kept in memory before they are written; those of a crash are lost, which only blurs the order of eviction."""
@@ -45,11 +48,15 @@ class CacheFile:
     def usable(self) -> Database:
         """The open database, begun anew if damage was met. Raises DatabaseError when there is none."""
         with self._lock:
-            if self._damaged and self._database is not None:
-                self._begin_anew(self._database)
-            if self._database is None:
-                raise DatabaseError(self.disabled or f"{self.path.name} is closed")
-            return self._database
+            damaged = self._database if self._damaged else None
+            if damaged is not None:
+                self._begin_anew()
+            database = self._database
+        if damaged is not None:
+            damaged.close()  # without the lock: it waits for its writes, and what became of them is noted under it
+        if database is None:
+            raise DatabaseError(self.disabled or f"{self.path.name} is closed")
+        return database
 
     def writable(self) -> Database | None:
         """The open database, or None while writing is known to be in vain."""
@@ -58,6 +65,18 @@ class CacheFile:
         try:
             return self.usable()
         except DatabaseError:
+            return None
+
+    def read(self, fn: Callable[[Connection], T]) -> T | None:
+        """Read from the file, or give None where it cannot be read."""
+        try:
+            database = self.usable()
+        except DatabaseError:
+            return None
+        try:
+            return database.read(fn)
+        except DatabaseError as error:
+            self.note_failure(error, database)
             return None
 
     def submit(self, database: Database, fn: Callable[[Connection], Counters]) -> Future[Counters]:
@@ -80,7 +99,7 @@ class CacheFile:
                         self.disabled = ""
                     else:
                         self._unsaved.add(unsaved)
-                        self.note_failure(error)
+                        self.note_failure(error, database)
 
             future = database.submit(write)
             future.add_done_callback(note)
@@ -100,9 +119,11 @@ class CacheFile:
             self._last_use = max(self._last_use + 1, int(self._clock() * 1e6))
             return self._last_use
 
-    def note_failure(self, error: BaseException) -> None:
-        """The file could not be read or written."""
+    def note_failure(self, error: BaseException, database: Database) -> None:
+        """The file could not be read or written; that of one that was replaced since says nothing of the new one."""
         with self._lock:
+            if database is not self._database:
+                return
             if isinstance(error, DatabaseError) and error.kind == "damaged":
                 self._damaged = True
             else:
@@ -118,10 +139,8 @@ class CacheFile:
     def figures(self, *, lifetime: bool) -> tuple[int, int, Counters]:
         """Entries and bytes now, and what was counted by this process, or over the life of the file."""
         entries, size, counters = 0, 0, Counters()
-        try:
-            entries, size, counters = self.usable().read(table.totals)
-        except DatabaseError as error:
-            self.note_failure(error)
+        if (found := self.read(table.totals)) is not None:
+            entries, size, counters = found
         with self._lock:
             counters.add(self._unsaved)
             return entries, size, counters if lifetime else self._session
@@ -146,7 +165,7 @@ class CacheFile:
         except DatabaseError as error:
             self.disabled = str(error)
 
-    def _begin_anew(self, database: Database) -> None:
+    def _begin_anew(self) -> None:
         """Move the damaged file away and go on with an empty one."""
         self._database = None
         self._damaged = False
@@ -156,4 +175,3 @@ class CacheFile:
             self.disabled = f"{self.path} is damaged and cannot be moved away: {error.strerror}"
         else:
             self._open()
-        database.close()

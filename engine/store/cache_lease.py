@@ -46,7 +46,7 @@ class ComputeLease:
         try:
             return await database.write(take)
         except DatabaseError as error:
-            self._file.note_failure(error)
+            self._file.note_failure(error, database)
             return True
 
     async def keep(self) -> None:

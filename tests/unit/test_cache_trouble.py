@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from engine.errors import StoreError
-from engine.store import connection
+from engine.store import cache_table, connection
 from engine.store.cache import ResultCache
+from engine.store.cache_table import Counters
+from engine.store.database import Database, DatabaseError
 from tests.unit.caches import Clock, answer, key
 
 
@@ -85,3 +88,40 @@ def test_a_damaged_file_is_set_aside_when_it_is_opened_or_when_it_is_met(
     assert cache.get(key()) == b"v"
     assert cache.stats().disabled == ""
     cache.close()
+
+
+def test_a_damaged_file_is_begun_anew_although_writes_to_it_wait(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ResultCache(path)
+    damaged = cache._file.usable()
+    go_on = threading.Event()
+    damaged.submit(lambda _: go_on.wait(30))
+    waiting = cache.set(key(1), b"one")
+    monkeypatch.setattr(cache_table, "store", _fail)  # as a write to a damaged file does
+    cache._file.note_failure(_DAMAGED, damaged)
+
+    def close() -> None:
+        go_on.set()  # only now, while whoever begins anew waits for the writes
+        Database.close(damaged)
+
+    monkeypatch.setattr(damaged, "close", close)
+    asked = threading.Thread(target=cache.stats, daemon=True)
+    asked.start()
+    asked.join(30)
+    assert not asked.is_alive()
+    assert waiting.result(30) is False
+    # What failed in the old file says nothing of the new one.
+    assert cache.set_aside == path.with_name("cache.db.corrupt-1")
+    monkeypatch.undo()
+    assert cache.set(key(2), b"two").result()
+    assert cache.get(key(2)) == b"two"
+    assert cache.set_aside == path.with_name("cache.db.corrupt-1")
+    cache.close()
+
+
+_DAMAGED = DatabaseError("cache.db is damaged", kind="damaged")
+
+
+def _fail(*_: object) -> Counters:
+    raise _DAMAGED
