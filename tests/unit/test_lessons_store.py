@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UsageError
+from engine.errors import StoreError, UsageError
 from engine.figures import LessonFigures
-from engine.store.lessons import Lesson, LessonQuery, LessonStore
+from engine.store.lessons import Lesson, LessonQuery, LessonStore, follow
+from engine.store.lessons.file import LessonsFile
 from engine.store.lessons.record import decode_line, encode_line, merge
 from tests.bench.lesson_corpus import write_corpus
 
@@ -255,6 +256,57 @@ async def test_what_other_processes_do_to_the_file_is_followed(store: LessonStor
     stop.set()
     await asyncio.wait_for(following, 10)
     assert heard[0] == 1
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+async def test_a_file_that_goes_as_it_is_about_to_be_watched_is_followed_once_it_is_back(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "shared" / "lessons.jsonl"
+    file.parent.mkdir()
+    file.write_bytes(b"")
+    looked = asyncio.Event()
+
+    def gone_after_the_look(path: Path) -> tuple[int, int] | None:
+        found = identity(path)
+        if not looked.is_set():
+            looked.set()
+            file.unlink()
+            if what == "folder":
+                file.parent.rmdir()
+        return found
+
+    identity = follow._identity
+    monkeypatch.setattr(follow, "_identity", gone_after_the_look)
+    monkeypatch.setattr(follow, "LOOK_MS", 100)
+    lessons, stop = LessonStore(file, tmp_path / "shared.idx.db"), asyncio.Event()
+    following = asyncio.create_task(lessons.follow(stop))
+    await asyncio.wait({following, asyncio.create_task(looked.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    LessonsFile(file).append(encode_line(Lesson("1", failure_msg="m")))
+    await until(lambda: following.done() or lessons.get("1") is not None)
+    stop.set()
+    await asyncio.wait_for(following, 10)
+    lessons.close()
+
+
+async def test_an_index_that_cannot_be_read_for_a_moment_is_tried_again(
+    store: LessonStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = asyncio.Event()
+
+    def refuse() -> None:
+        monkeypatch.undo()
+        refused.set()
+        raise StoreError("the index of the lessons cannot be read: busy")
+
+    monkeypatch.setattr(store, "_source", refuse)
+    stop = asyncio.Event()
+    following = asyncio.create_task(store.follow(stop))
+    await asyncio.wait({following, asyncio.create_task(refused.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    LessonsFile(store.file).append(encode_line(Lesson("1", failure_msg="m")))
+    await until(lambda: following.done() or store.get("1") is not None)
+    stop.set()
+    await asyncio.wait_for(following, 10)
 
 
 # Long builds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 STEP_MS = 10
@@ -24,19 +25,27 @@ async def follow_file(path: Path, changed: Callable[[], Awaitable[object]], stop
     path.parent.mkdir(parents=True, exist_ok=True)
     while not stop.is_set():
         watched = _identity(path)
-        async for _ in awatch(
-            path if watched else path.parent,
-            watch_filter=None,
-            debounce=DEBOUNCE_MS,
-            step=STEP_MS,
-            stop_event=stop,
-            rust_timeout=LOOK_MS,
-            yield_on_timeout=True,
-            recursive=False,
-        ):
+        try:
+            async for _ in awatch(
+                path if watched else path.parent,
+                watch_filter=None,
+                debounce=DEBOUNCE_MS,
+                step=STEP_MS,
+                stop_event=stop,
+                rust_timeout=LOOK_MS,
+                yield_on_timeout=True,
+                recursive=False,
+            ):
+                await changed()
+                if _identity(path) != watched:
+                    break
+        except FileNotFoundError:
+            # It went between the look and the watch, as under a checkout of another branch, or its folder is gone.
             await changed()
-            if _identity(path) != watched:
-                break
+            if _identity(path.parent) is None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_MS / 1000):
+                        await stop.wait()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -232,9 +232,9 @@ class LessonStore(LessonFinder):
         """Take in what other processes append, as it comes, until `stop` is set; `on_change` hears of it."""
 
         async def changed() -> None:
-            if self._file.unchanged_since(self._source().position):
-                return
             with suppress(StoreError):  # a full disk or a busy index: the next change, or second, tries again
+                if self._file.unchanged_since(self._source().position):
+                    return
                 if await asyncio.to_thread(self.catch_up) and on_change is not None:
                     on_change(await asyncio.to_thread(self.stats))
 
