@@ -105,6 +105,12 @@ def test_other_hosts_are_refused_with_a_way_that_is_safe(root: Path, host: str) 
     )
 
 
+@pytest.mark.parametrize("option", [("--port", "0"), ("--host", "localhost")])
+def test_a_place_to_serve_at_without_serving_is_told(root: Path, option: tuple[str, str]) -> None:
+    said = taskyard("watch", *option, at=root)
+    assert (said.status, "add --serve" in said.err) == (2, True)
+
+
 async def test_a_port_that_is_taken_is_told(root: Path) -> None:
     async with served(root) as (_, address):
         port = address.rpartition(":")[2]

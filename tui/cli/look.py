@@ -29,6 +29,9 @@ POLL_EVERY = 0.02
 LOOK_EVERY = 0.5
 """Seconds between two looks at whether the run's process still lives."""
 
+SERVED_HOST, SERVED_PORT = "127.0.0.1", 8000
+"""Where `watch --serve` shows the dashboard, unless it is told another place."""
+
 SCHEMA = 2
 """The version of what `status --json` prints; a program may rely on its fields."""
 
@@ -45,17 +48,25 @@ def watch(
         typer.Option("--serve", help="Show the dashboard in a browser of this machine, to look at only."),
     ] = False,
     host: Annotated[
-        str, typer.Option("--host", metavar="NAME", help="With --serve: a name of this machine.")
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            "--host", metavar="NAME", help=f"With --serve: a name of this machine. [default: {SERVED_HOST}]"
+        ),
+    ] = None,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="With --serve: 0 takes a free one.")
-    ] = 8000,
+        int | None,
+        typer.Option(
+            "--port", min=0, max=65535, help=f"With --serve: 0 takes a free one. [default: {SERVED_PORT}]"
+        ),
+    ] = None,
 ) -> int:
     """Look on while another process runs the board.
 
     Where several runs are at work, the dashboard asks which one; w there goes to another.
     """
     wanted = run or run_option
+    if not serve and (host is not None or port is not None):
+        raise UsageError("--host and --port say where a browser finds the dashboard", "add --serve")
     place = find_place()
     reader = open_journal(place)
     row = choose_run(reader, wanted)
@@ -64,7 +75,9 @@ def watch(
         from tui.cli.serve import serve_watch
 
         run_given = None if wanted is None else row.run
-        return serve_watch(run_given, title=f"taskyard: {place.root.name}", host=host, port=port)
+        title = f"taskyard: {place.root.name}"
+        where, number = host or SERVED_HOST, SERVED_PORT if port is None else port
+        return serve_watch(run_given, title=title, host=where, port=number)
     if headless or as_json or not on_terminal():
         return follow(reader, row, as_json=as_json)
     now = time.time()
