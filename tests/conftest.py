@@ -8,6 +8,7 @@ import os
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -50,6 +51,19 @@ def _clean_environment() -> None:
 
 
 _clean_environment()
+
+
+def _hand_on_signals() -> None:
+    """Let what the tests start hear the signals that whoever started the suite behind a nohup or a `&` had ignored.
+
+    They stay without effect here: only what is ignored is inherited, not what is handled.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
+_hand_on_signals()
 
 
 def pytest_unconfigure() -> None:
