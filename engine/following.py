@@ -54,6 +54,7 @@ class Follower:
         self._seen = self._read = project.stamp
         self._left: Stamp | None = (0, 0, 0)
         self._offered = False
+        self._looking = asyncio.Lock()
 
     def take_up(self) -> None:
         """Take in what was edited while the run was interrupted: who starts it again means the board as it is."""
@@ -69,13 +70,18 @@ class Follower:
         A file that has just changed is read at the next look, for somebody may still be writing; the `last` look of a
         run cannot wait for that.
         """
+        async with self._looking:  # the last look comes beside those that are made again and again
+            await self._look(last=last)
+
+    async def _look(self, *, last: bool) -> None:
         stamp = board_stamp(self._project.board.path)
         steady, self._seen = stamp == self._seen, stamp
         if stamp != self._read:
             if not (steady or last):
                 return
-            self._read = stamp
-            self._rows = await self._read_rows()
+            rows = await self._read_rows()
+            # Both at once: what is left meanwhile are the edits that were read before.
+            self._read, self._rows = stamp, rows
         elif not self._offered:
             return
         if self._rows is not None:

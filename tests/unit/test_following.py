@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from engine import events as ev
+from engine import following
+from engine.board import Board, read_board
 from engine.bus import Bus
 from engine.following import Follower, Mode
 from engine.model import Plan, TaskState
@@ -82,6 +87,19 @@ class Desk:
         self.bus.emit(begun(name, at=100.0))
 
 
+def held_up(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Let reading the board take long: one event says that it has begun, the other lets it go on."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def read(path: Path) -> Board:
+        begun.set()
+        go_on.wait(30)
+        return read_board(path)
+
+    monkeypatch.setattr(following, "read_board", read)
+    return begun, go_on
+
+
 @pytest.fixture
 def desk(repo: MakeRepo) -> Desk:
     return Desk(repo({"tasks/board.md": HEAD + row("A") + row("B")}))
@@ -117,6 +135,40 @@ async def test_the_last_look_does_not_wait(desk: Desk) -> None:
     desk.path.write_text(HEAD + row("A") + row("B") + row("C"))
     await desk.follower.look(last=True)
     assert desk.offered == ["added C"]
+
+
+async def test_the_last_look_waits_for_what_the_one_before_it_still_reads(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.open("always")
+    desk.path.write_text(HEAD + row("A") + row("B") + row("C"))
+    await desk.follower.look()
+    begun, go_on = held_up(monkeypatch)
+    look = asyncio.create_task(desk.follower.look())
+    await asyncio.to_thread(begun.wait, 30)
+    last = asyncio.create_task(desk.follower.look(last=True))
+    await asyncio.sleep(0)
+    go_on.set()
+    await last
+    assert [edit.row.id for change in desk.taken for edit in change.edits] == ["C"]
+    await look
+    assert len(desk.taken) == 1
+
+
+async def test_an_edit_that_is_being_read_as_the_one_before_is_left_is_offered(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = await desk.open("ask")
+    await desk.edit(row("A"), row("B"), row("C"))
+    desk.path.write_text(HEAD + row("A") + row("B") + row("C") + row("D"))
+    await follower.look()
+    begun, go_on = held_up(monkeypatch)
+    look = asyncio.create_task(follower.look())
+    await asyncio.to_thread(begun.wait, 30)
+    follower.leave(desk.number)
+    go_on.set()
+    await look
+    assert desk.offered == ["added C", "added D"]
 
 
 async def test_only_the_offer_that_was_seen_is_taken_in(desk: Desk) -> None:
