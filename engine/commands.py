@@ -51,7 +51,9 @@ class Commands:
 
     def resume(self) -> None:
         """Start tasks again; a run that has finished goes on when tasks are left to start."""
-        if not self._rest.begun or self._dispatcher.queued:
+        if not self._rest.begun:
+            self._start_again()
+        elif self._dispatcher.queued:
             self._rest.wish(self._start_again)
 
     def _start_again(self) -> None:
@@ -102,9 +104,7 @@ class Commands:
             view.id
             for view in self._chosen(task_ids)
             if view.state in _ENDED_BADLY
-            or (
-                view.state is TaskState.TO_LAND and self._dispatcher.progress(view.id) is not Progress.RUNNING
-            )
+            or (view.state is TaskState.TO_LAND and not self._schedule.runs(view.id))
         )
 
     def _retry(self, chosen: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 
 from engine import events as ev
 from engine.assembly import assemble
@@ -132,12 +132,10 @@ class Orchestrator:
 
     async def run(self) -> ev.RunFinished:
         """Work until all has landed or nothing more can; gives the last event. Raises what broke the engine."""
-        for work in (*self._parts.background(), self._watch_board()):
-            each = asyncio.ensure_future(work)
-            each.add_done_callback(self._background_ended)
-            self._background.append(each)
+        self._go_on_beside(*self._parts.background())
         try:
             await self._begin()
+            self._go_on_beside(self._watch_board())
             while True:
                 await self._settled()
                 if self._course.failure is not None:
@@ -185,6 +183,12 @@ class Orchestrator:
         self._rest.end()
         return True
 
+    def _go_on_beside(self, *works: Coroutine[None, None, None]) -> None:
+        for work in works:
+            each = asyncio.ensure_future(work)
+            each.add_done_callback(self._background_ended)
+            self._background.append(each)
+
     def _background_ended(self, work: asyncio.Future[None]) -> None:
         """Stop the run when something that goes on beside it broke: who waits for that would wait for ever."""
         if not work.cancelled() and (error := work.exception()) is not None:
@@ -231,6 +235,7 @@ class Orchestrator:
             self._bus.emit(event)
         await self._tidy()
         self._schedule.dispatch()
+        self._rest.end()
 
     async def _tidy(self) -> None:
         """Finish what a crash interrupted after a landing: lessons not resolved, worktrees not given back."""

@@ -1,4 +1,7 @@
-"""The rest of a run that has finished while somebody is there: nothing of it goes on before it is claimed anew."""
+"""When a run does not work: before it has begun, and once it has finished while somebody is there.
+
+Nothing of it goes on before what had landed is known, or before it is claimed anew.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,18 @@ from collections.abc import Callable
 
 
 class Rest:
-    """Holds back what would make a finished run go on. `wake` is called with each wish of that kind."""
+    """Holds back what would make such a run go on, until `end`. `wake` is called with each wish of that kind."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._wishes: list[Callable[[], None]] = []
+        self._held = True
         self.begun = False
         """Whether the run has finished, or is about to."""
 
     def begin(self) -> None:
         """Hold back all wishes from now on."""
-        self.begun = True
+        self.begun = self._held = True
 
     @property
     def disturbed(self) -> bool:
@@ -25,7 +29,7 @@ class Rest:
 
     def wish(self, go: Callable[[], None]) -> None:
         """Do what makes the run go on: at once while it does, or else when the rest ends."""
-        if self.begun:
+        if self._held:
             self._wishes.append(go)
             self._wake()
         else:
@@ -36,8 +40,8 @@ class Rest:
         self._wishes.clear()
 
     def end(self) -> None:
-        """Let the run go on, and do what was wished."""
-        self.begun = False
+        """Let the run begin, or go on, and do what was wished."""
+        self.begun = self._held = False
         wishes, self._wishes = self._wishes, []
         for go in wishes:
             go()

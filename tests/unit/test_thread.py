@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import time
@@ -11,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from engine import orchestrator
 from engine.errors import PreflightError
-from engine.events import Event, Noticed
+from engine.events import Event, Noticed, StageStarted, TaskReopened
+from engine.following import Follower
 from engine.model import TaskState
 from engine.parts import Parts
 from engine.process import strays
 from engine.settings import load_settings
+from engine.store.run_log import RunRow
 from engine.thread import EngineThread
 from tests.sample_repository import SampleRepository
 
@@ -185,3 +189,41 @@ def test_what_breaks_beside_the_tasks_ends_the_run(
     running.start()
     until(lambda: running.done)
     assert isinstance(running.error, RuntimeError), "whoever waits for that would wait for ever"
+
+
+def test_nothing_that_is_wished_for_as_a_run_begins_starts_a_task_before_it_has(
+    engine: MakeEngine, repo: Callable[..., SampleRepository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had landed already is known only then: until then it would be worked on once more."""
+    folder = repo({"tasks/board.md": BOARD}).path
+    first = engine(SLEEPS, folder=folder)
+    first.start()
+    until(lambda: first.latest().count(TaskState.RUNNING) == 2)
+    first.control.cancel(["A"])
+    until(lambda: first.latest().count(TaskState.CANCELLED) == 1)
+    assert first.stop(PATIENCE)
+    happened: list[object] = []
+    recover = Parts.recover
+
+    async def slowly(parts: Parts, *args: Any) -> Any:
+        again.control.retry(["A"])
+        for _ in range(10):
+            await asyncio.sleep(0)
+        happened.append("begun")
+        return await recover(parts, *args)
+
+    async def look(self: Follower, *, last: bool = False) -> None:
+        happened.append("look")
+        await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(RunRow, "is_alive", lambda *_: False)  # as if this had been another process
+    monkeypatch.setattr(Parts, "recover", slowly)
+    monkeypatch.setattr(Follower, "look", look)
+    monkeypatch.setattr(orchestrator, "LOOK_EVERY", 0)
+    again = engine(folder=folder, linger=False, listener=lambda event: happened.append(type(event)))
+    again.start()
+    until(lambda: again.done)
+    assert again.finished is not None, again.error
+    assert again.finished.landed == 2
+    for what in ("look", TaskReopened, StageStarted):
+        assert happened.index("begun") < happened.index(what)
