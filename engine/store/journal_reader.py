@@ -51,6 +51,12 @@ class JournalReader:
         """One run, or None."""
         return self._database.read(lambda c: run_log.find_run(c, run))
 
+    def settled(self, row: RunRow, now: float) -> RunRow:
+        """The row, read once more where its process is gone: it may have told its end since the row was read."""
+        if row.ended is None and not row.is_alive(now):
+            return self.run(row.run) or row
+        return row
+
     def latest_run(self, board: str | None = None) -> RunRow | None:
         """The run that was started last, or None."""
         return next(iter(self.runs(board)), None)

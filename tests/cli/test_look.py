@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,11 +22,14 @@ from engine.snapshot import Snapshot
 from engine.state import RunState
 from engine.store.journal import Journal
 from engine.store.owner import Owner
+from engine.store.run_log import RunRow
 from engine.store.state_db import open_state
 from tests import forked
 from tests.cli.taskyard import PROGRAM, taskyard
 from tests.sample_repository import SampleRepository
 from tests.samples import START, record, short_run
+from tui.cli import look
+from tui.source import Runs, WatchSource
 
 Repo = Callable[..., SampleRepository]
 
@@ -343,6 +346,67 @@ def test_watch_says_so_when_the_run_dies(repo: Repo) -> None:
     _, err = watching.communicate(timeout=200)
     assert watching.returncode == 1
     assert f"the run has died: its process {worker.pid} is gone; take it up with: taskyard run" in err
+
+
+@pytest.fixture
+def ending(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A run that tells its end and goes right before somebody looks whether its process lives."""
+    root = repo().path
+    worker = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    *first, end = short_run()
+    paths = record(root, first, owner=Owner(Owner.of_this_process().host, worker.pid))
+    is_alive = RunRow.is_alive
+
+    def too_late(row: RunRow, now: float) -> bool:
+        if worker.poll() is None:
+            database = open_state(paths.state_db)
+            journal = Journal(database, paths.archive)
+            journal.append("r1", [replace(end, status="budget", exit_status=3)], durable=True).result()
+            journal.end_run("r1", START, "budget").result()
+            database.close()
+            worker.kill()
+            worker.wait()
+        return is_alive(row, now)
+
+    monkeypatch.setattr(RunRow, "is_alive", too_late)
+    monkeypatch.chdir(root)
+    yield root
+    worker.kill()
+    worker.communicate()
+
+
+def test_watch_reads_what_a_run_said_last_before_it_takes_it_for_dead(
+    ending: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = look.open_journal(look.find_place())
+    row = reader.run("r1")
+    assert row is not None
+    assert look.follow(reader, row, as_json=False) == 3
+    assert "has died" not in capsys.readouterr().err
+    reader.close()
+
+
+def test_status_of_a_run_that_ends_as_it_is_asked_for(
+    ending: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert look.status("r1", False) == 0
+    assert "budget reached" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_a_run_that_ends_as_it_is_listed_has_not_died(ending: Path) -> None:
+    paths = look.find_place().paths
+    runs = Runs(paths.state_db, paths.archive)
+    assert [run.state for run in runs.list().runs] == ["budget"]
+    runs.close()
+
+
+def test_a_run_that_ends_as_it_is_watched_has_not_died(ending: Path) -> None:
+    paths = look.find_place().paths
+    reader = look.open_journal(look.find_place())
+    source = WatchSource(paths.state_db, paths.archive)
+    source._look(reader, "r1")
+    assert source.health().alive
+    reader.close()
 
 
 def environment() -> dict[str, str]:

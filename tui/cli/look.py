@@ -132,12 +132,12 @@ def status(run: RunId = None, as_json: AsJson = False) -> int:
 
     reader = open_journal(find_place())
     row = choose_run(reader, run)
+    now = time.time()
+    alive = row.is_alive(now)  # before its events are read: one that is gone has told them all
     state = RunState()
     for _, event in everything(reader, row.run, row.resume_after):
         state.apply(event)
     snapshot = state.snapshot()
-    now = time.time()
-    alive = row.is_alive(now)
     newest = reader.runs()[0]
     reader.close()
     if as_json:
@@ -179,11 +179,12 @@ def follow(reader: JournalReader, row: RunRow, *, as_json: bool) -> int:
     """Print the events of a run as they come, until it ends; gives its exit status, or 1 when its process died."""
     from engine.events import RunFinished, RunResumed
 
-    after, ended = row.resume_after, None
+    after, ended, gone = row.resume_after, None, False
     tell = _teller(as_json)
     looked = 0.0
     while True:
-        if reader.changed():
+        if reader.changed() or gone:
+            before = after
             for seq, event in everything(reader, row.run, after):
                 after = seq
                 tell(event)
@@ -192,15 +193,18 @@ def follow(reader: JournalReader, row: RunRow, *, as_json: bool) -> int:
             flush()
             if ended is not None:
                 return ended.exit_status
-        elif time.monotonic() - looked >= LOOK_EVERY:
-            looked = time.monotonic()
-            now_row = reader.run(row.run)
-            if now_row is not None and not now_row.is_alive(time.time()) and not reader.changed():
+            if gone and after == before:
                 complain(
-                    f"the run has died: its process {now_row.owner.pid} is gone; take it up with: taskyard run"
+                    f"the run has died: its process {row.owner.pid} is gone; take it up with: taskyard run"
                 )
                 return 1
-        time.sleep(POLL_EVERY)
+            gone = False
+        elif time.monotonic() - looked >= LOOK_EVERY:
+            looked = time.monotonic()
+            row = reader.run(row.run) or row
+            # Only then is it known that it tells no more: what it told last is read first.
+            gone = not row.is_alive(time.time())
+        time.sleep(0 if gone else POLL_EVERY)
 
 
 def recorded(path: Path) -> Iterator[Event]:

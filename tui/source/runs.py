@@ -92,8 +92,8 @@ class Runs:
 
     def list(self) -> Listing:
         """All runs, newest first."""
-        now = self._clock()
-        return Listing(now, tuple(_listed(row, now) for row in self._reader().runs()))
+        now, reader = self._clock(), self._reader()
+        return Listing(now, tuple(_listed(reader.settled(row, now), now) for row in reader.runs()))
 
     def progress(self, run: str) -> Progress:
         """How far a run is."""

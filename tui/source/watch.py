@@ -153,12 +153,13 @@ class WatchSource:
             self._problem = f"waiting for {f'run {wanted}' if wanted else 'a run'} to begin"
             return False
         self._problem = ""
+        now = self._clock()
+        row = reader.settled(row, now)
         another = row.run != self._run
         if another:
             self._run, self._seq, self._state = row.run, row.resume_after, RunState()
         self._row = row
         self._beat = max(row.beat, self._state.at)
-        now = self._clock()
         alive = row.ended is not None or row.is_alive(now)
         if another or alive or self._alive:
             # One that dies while it is watched stands still as it was shown last: its clock does not go back.
