@@ -14,9 +14,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, cast
 
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
@@ -56,6 +59,25 @@ class _Ear:
     def fileno(self) -> int:
         """The number of the file."""
         return self._file.fileno()
+
+
+class _Keys(XTermParser):
+    """Takes an escape that a letter follows at once for the escape key.
+
+    Typed quickly, or over a slow line, the two arrive together. Textual takes them for the letter with alt, which does
+    nothing here, and loses the escape before other signs.
+    """
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if alt and sequence not in _INTRODUCERS:
+            yield events.Key("escape", "\x1b")
+        yield from super()._sequence_to_key_events(sequence)
+
+
+_INTRODUCERS = "[O]P_"
+"""What follows an escape in the sequences of a terminal, which a slow line may break in two."""
+
+linux_driver.XTermParser = _Keys  # type: ignore[attr-defined]
 
 
 class TerminalDriver(LinuxDriver):

@@ -293,6 +293,19 @@ def test_what_is_typed_in_one_go_after_the_slash_goes_to_the_field() -> None:
         assert "Cancel" not in terminal.text
 
 
+def test_an_escape_that_a_key_follows_at_once_is_the_escape_key() -> None:
+    with stage("still") as terminal:
+        terminal.until_shows("1 Dispatch")
+        terminal.press("\r")
+        terminal.until_shows("1 Timeline")
+        terminal.press("\x1b?")
+        terminal.until_shows("esc closes")
+        assert "1 Timeline" not in terminal.text
+        terminal.press("\x1bq")
+        terminal.until_shows("Quit in the middle of the run?")
+        assert "esc closes" not in terminal.text
+
+
 def test_a_run_that_stands_still_costs_not_one_byte() -> None:
     with stage("finished") as terminal:
         terminal.until_shows("q quits")
