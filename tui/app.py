@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from textual import events
@@ -37,7 +38,7 @@ from tui.screens.palette import Palette
 from tui.screens.task import TaskScreen
 from tui.source import Source
 from tui.steering import Steering
-from tui.terminal import TerminalDriver, hear_endings
+from tui.terminal import TerminalDriver
 from tui.theme import DARK, DEFAULT_VARIABLES, LIGHT, theme_for
 from tui.widgets.typed_field import TypedField
 
@@ -105,7 +106,8 @@ class DashboardApp(App[int]):
         self._heeded = self.frame.snapshot
         self._since = self.frame.now
         self._ending = False
-        self._stop_hearing: Callable[[], None] = lambda: None
+        self._heard: int | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
         self._pulse = Pulse(self._beat, quick=FRAMES, calm=FRAMES_IN_CALM)
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
@@ -126,21 +128,26 @@ class DashboardApp(App[int]):
     # Frames
 
     def on_mount(self) -> None:
-        """Take signals over, and start the source once the first frame is on the screen."""
-        loop = asyncio.get_running_loop()
-
-        def heard(number: int) -> None:
-            self._ending = True
-            loop.call_soon_threadsafe(self.end, number)
-
-        self._stop_hearing = hear_endings(heard)
+        """Start the source once the first frame is on the screen."""
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
+        self._home = asyncio.get_running_loop()
+        if self._heard is not None:  # while all came up: its parts would look for each other in vain
+            self.end(self._heard)
+            return
         self.source.start()
         self._pulse.start()
         if self._choose:
             self.replays.choose()
+
+    def hear(self, number: int) -> None:
+        """Quit, as this signal asks for, at any moment of the start and the end as well; the first one counts."""
+        if self._heard is None:
+            self._heard, self._ending = number, True
+            if self._home is not None:
+                with suppress(RuntimeError):  # the loop has ended
+                    self._home.call_soon_threadsafe(self.end, number)
 
     def end(self, number: int) -> None:
         """Quit, as this signal asks for."""
@@ -171,7 +178,6 @@ class DashboardApp(App[int]):
     def on_unmount(self) -> None:
         """Look no more."""
         self._pulse.stop()
-        self._stop_hearing()
 
     def _beat(self) -> bool:
         """Show what changed; says whether anything happened but that time passed in a run."""

@@ -19,7 +19,7 @@ from tui.app import DashboardApp
 from tui.format import safe_text
 from tui.hints import Hints
 from tui.source import Source
-from tui.terminal import ENDING, TerminalDriver
+from tui.terminal import ENDING, TerminalDriver, hear_endings
 
 if TYPE_CHECKING:
     from engine.settings import NotifySettings
@@ -49,6 +49,8 @@ def show(
     crash: BaseException | None = None
     # What has been imported stays; the collector's passes through it would take a tenth of a second each.
     gc.freeze()
+    # Until the source has stopped: a signal at any moment before would leave the terminal as it is, and children.
+    hear_endings(app.hear)
     try:
         result = app.run()
         status = result if result is not None else app.return_code or 1

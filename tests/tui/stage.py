@@ -99,7 +99,8 @@ class StagedSource:
 
     async def stop(self) -> None:
         self._end.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # it was started before the dashboard was to end
+            self._thread.join()
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("stopped", file=sys.stderr)
 

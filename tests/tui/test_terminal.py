@@ -65,6 +65,40 @@ def test_a_signal_gives_the_terminal_back_and_stops_the_source(number: signal.Si
         assert b"stopped" in terminal.raw
 
 
+SIGNALLED = """
+import os, signal
+from tests.tui.stage import StagedSource
+from tui.app import DashboardApp
+from tui.show import show
+from tui.terminal import TerminalDriver
+before = {method}
+def told(*args):
+    before(*args)
+    os.kill(os.getpid(), signal.SIGHUP)
+{method} = told
+raise SystemExit(show(StagedSource("busy")))
+"""
+
+
+@pytest.mark.parametrize("method", ["TerminalDriver.start_application_mode", "DashboardApp.on_mount"])
+def test_a_signal_as_the_dashboard_comes_up_ends_it_in_order(method: str) -> None:
+    with Terminal(["-c", SIGNALLED.format(method=method)]) as terminal:
+        assert terminal.end() == 128 + signal.SIGHUP
+        assert terminal.restored
+        assert b"stopped" in terminal.raw
+
+
+@pytest.mark.parametrize("method", ["DashboardApp.on_unmount", "TerminalDriver.stop_application_mode"])
+def test_a_second_signal_as_the_dashboard_goes_changes_nothing(method: str) -> None:
+    """A shell that is closed sends one to what it has started, and the kernel another once the shell has gone."""
+    with Terminal(["-c", SIGNALLED.format(method=method)]) as terminal:
+        terminal.until_shows("step 5")
+        terminal.process.kill(signal.SIGTERM)
+        assert terminal.end() == 128 + signal.SIGTERM
+        assert terminal.restored
+        assert b"stopped" in terminal.raw
+
+
 def test_a_terminal_that_cannot_be_given_back_does_not_keep_the_process() -> None:
     code = (
         "from tui.terminal import TerminalDriver\n"
