@@ -47,6 +47,7 @@ class LogReader:
         self.times = times
         self._pager = pager
         self._reading = False
+        self._closed = False
         pager.show([text("nothing written yet", "muted")])
         pager.set_follow(True)
 
@@ -64,21 +65,29 @@ class LogReader:
             return False
         self._reading = True
         try:
-            first = not self.tail.lines
+            first, times = not self.tail.lines, self.times
             few = self.tail.waiting <= AT_ONCE
             grew = self.tail.read() if few else await asyncio.to_thread(self.tail.read)
         finally:
             self._reading = False
-        if grew:
+        if self._closed:
+            return False
+        if times != self.times:
+            self.show_times(self.times)
+        elif grew:
             # In the place of the first lines stood that there were none.
             changed = self.tail.first if first else max(self.tail.first, self.tail.changed)
             self._pager.splice(self.tail.first, changed, self._lines(changed - self.tail.first))
         return grew
 
+    def close(self) -> None:
+        """Show nothing more: the pager has something else to show, whatever is still being read."""
+        self._closed = True
+
     def show_times(self, times: bool) -> None:
-        """Show when each line arrived, or not."""
+        """Show when each line arrived, or not; what is being read comes so in a moment."""
         self.times = times
-        if self.tail.lines:
+        if self.tail.lines and not self._reading:
             self._pager.splice(self.tail.first, self.tail.first, self._lines(0))
 
     def _lines(self, start: int) -> Sequence[Line]:

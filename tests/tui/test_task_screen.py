@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.tui.test_keys import WIDE, open_log, ready, shown, until
 from tui.app import DashboardApp
 from tui.bill import nobody_asked
 from tui.line import plain
+from tui.log_tail import LogTail
 from tui.rows import why as told_last
 from tui.screens.main import MainScreen
 from tui.screens.task import TaskScreen
@@ -51,6 +53,59 @@ async def test_a_running_log_is_followed(tmp_path: Path) -> None:
         with open(log, "a") as file:
             file.write("\x1b[31msecond\x1b[0m [/] line\n")
         await until(lambda: "second [/] line" in shown(app, "#body"))
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """A log is read for as long as it takes: one event says that its lines are being taken in, the other lets them."""
+    begun, go_on = threading.Event(), threading.Event()
+    time_of = LogTail._time_of
+
+    def slowly(tail: LogTail, offset: int) -> float | None:
+        if tail.times and not begun.is_set():  # a line is there already, and its time is not
+            begun.set()
+            go_on.wait(30)
+        return time_of(tail, offset)
+
+    monkeypatch.setattr(LogTail, "_time_of", slowly)
+    yield begun, go_on
+    go_on.set()
+
+
+async def test_a_log_that_is_read_slowly_does_not_come_into_another_section(
+    tmp_path: Path, reading: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, go_on = reading
+    (tmp_path / "implement.log").write_text("a line of the log\n" * 10_000)
+    async with open_log(tmp_path) as pilot:
+        app = pilot.app
+        await until(begun.is_set)
+        await pilot.press("1")
+        timeline = shown(app, "#body")
+        go_on.set()
+        await pilot.pause()
+        await app.workers.wait_for_complete()
+        assert shown(app, "#body") == timeline
+        await pilot.press("5")
+        await until(lambda: "a line of the log" in shown(app, "#body"))
+
+
+async def test_times_that_are_asked_for_as_a_log_is_read_come_with_its_lines(
+    tmp_path: Path, reading: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, go_on = reading
+    log = tmp_path / "implement.log"
+    log.write_text("a line of the log\n" * 10_000)
+    LogTimes(log).note(0, 0.0)
+    async with open_log(tmp_path) as pilot:
+        app = pilot.app
+        await until(begun.is_set)
+        await pilot.press("T", "T", "T")
+        go_on.set()
+        await until(lambda: "a line of the log" in shown(app, "#body"))
+        hidden = shown(app, "#body").startswith("a line")
+        await pilot.press("T")
+        await until(lambda: shown(app, "#body").startswith("a line") is not hidden)
 
 
 async def test_a_log_that_is_not_followed_stays_and_counts_what_is_new(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ class TaskBody(Pager):
         if newest:
             self._attempt = None
         self._item, self._limit = None, MAX_LINES
-        self._loaded = self._reader = None
+        self._close_log()
+        self._loaded = None
         self._diff, self._diff_text = "", DiffText()
         self.set_follow(False)
         self.show([])
@@ -167,9 +168,15 @@ class TaskBody(Pager):
             return
         log = logs[self._log_index(view)]
         if self._reader is None or self._reader.log.path != log.path:
+            self._close_log()
             self._reader, self._flooded = LogReader(self, log, times=self._shows_times), False
             self._told = None
             self.run_worker(self._read_log(), group="log")
+
+    def _close_log(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     def _look(self) -> bool:
         reader = self._reader
