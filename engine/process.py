@@ -14,7 +14,7 @@ import re
 import signal
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -125,7 +125,7 @@ async def run_process(
             feed.write_eof()
             overran = await _follow(output, start + timeout, idle_timeout, monotonic)
         finally:
-            await asyncio.shield(_end(transport, feed, output, mark))
+            await _surely(_end(transport, feed, output, mark))
         output.finish()
     status = transport.get_returncode()
     return ProcessResult(
@@ -156,13 +156,34 @@ async def _start(
     try:
         transport, _ = await asyncio.shield(creating)
     except asyncio.CancelledError:
-        await asyncio.wait((creating,))
-        if creating.exception() is None:
-            transport, _ = creating.result()
-            feed = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-            await asyncio.shield(_end(transport, feed, output, env[CHILD_VARIABLE]))
+        await _surely(_end_made(creating, output, env[CHILD_VARIABLE]))
         raise
     return transport
+
+
+async def _end_made(
+    creating: asyncio.Future[tuple[asyncio.SubprocessTransport, _Output]], output: _Output, mark: str
+) -> None:
+    """End the child once it is made, if it comes to that."""
+    await asyncio.wait((creating,))
+    if creating.exception() is None:
+        transport, _ = creating.result()
+        feed = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+        await _end(transport, feed, output, mark)
+
+
+async def _surely(work: Coroutine[None, None, None]) -> None:
+    """Do the work to its end, however often the caller is cancelled meanwhile: somebody cancels a task, another stops
+    its run."""
+    doing, cancelled = asyncio.ensure_future(work), None
+    while not doing.done():
+        try:
+            await asyncio.wait((doing,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    doing.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 class _Output(asyncio.SubprocessProtocol):
@@ -306,12 +327,15 @@ def end_strays(run: str) -> int:
 def _kill_marked(variable: str, mark: str) -> int:
     import psutil
 
-    found = _marked(variable, mark)
-    for process in found:
-        # Unlike os.kill, this never hits another process that got the number meanwhile.
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    return len(found)
+    killed: set[psutil.Process] = set()
+    # Again and again: one may have started another since they were listed.
+    while found := set(_marked(variable, mark)) - killed:
+        for process in found:
+            # Unlike os.kill, this never hits another process that got the number meanwhile.
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        killed |= found
+    return len(killed)
 
 
 def _marked(variable: str, mark: str) -> list[psutil.Process]:

@@ -335,6 +335,59 @@ async def test_cancelling_twice_ends_the_group_all_the_same(
     await until(lambda: not alive(int(log.read_text())))
 
 
+STUBBORN = (
+    "import os, signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']);"
+    "print('ready', flush=True); time.sleep(60)"
+)
+
+
+def test_a_loop_that_ends_with_who_was_cancelled_twice_leaves_nothing_behind(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task is cancelled, and its run is stopped while the agent, which does not listen, is given time to end."""
+    monkeypatch.setattr(process, "KILL_AFTER", 0.3)
+    log = tmp_path / "logs" / "out.log"
+    end_group, ending = process._end_group, []
+
+    async def begin_to_end(*args: Any) -> None:
+        ending.append(args)
+        await end_group(*args)
+
+    monkeypatch.setattr(process, "_end_group", begin_to_end)
+
+    async def cancelled_twice() -> None:
+        task = asyncio.ensure_future(run(STUBBORN, env={**ENV, process.RUN_VARIABLE: "run-twice"}))
+        await until(lambda: log.exists() and log.read_text() == "ready\n")
+        task.cancel()
+        await until(lambda: ending)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    try:
+        asyncio.run(cancelled_twice())
+        assert strays("run-twice") == ()
+    finally:
+        end_strays("run-twice")
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_cancelling_twice_at_any_moment_of_the_start_leaves_nothing_behind(
+    run: Run, turns: int
+) -> None:
+    name = f"start-twice-{turns}"
+    task = asyncio.ensure_future(run(argv=["sleep", "60"], env={**ENV, process.RUN_VARIABLE: name}))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 40)
+    assert strays(name) == ()
+
+
 async def test_many_at_once_end_each_with_its_own_status(run: Run, tmp_path: Path) -> None:
     results = await asyncio.gather(
         *(run(argv=["sh", "-c", f"echo {n}; exit {n}"], log=tmp_path / f"{n}.log") for n in range(20))
@@ -437,6 +490,44 @@ def test_strays_are_found_by_their_mark_and_killed_and_no_others() -> None:
         for child in (ours, other, unmarked):
             child.kill()
             child.communicate()
+
+
+def test_what_a_stray_starts_as_it_is_about_to_be_killed_is_killed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import subprocess, sys; print(flush=True); sys.stdin.readline();"
+        "subprocess.Popen(['sleep', '60'], start_new_session=True); print(flush=True); sys.stdin.read()"
+    )
+    stray = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**ENV, process.RUN_VARIABLE: "run-late"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    )
+    assert stray.stdin is not None
+    assert stray.stdout is not None
+    stray.stdout.readline()
+    marked, listed = process._marked, []
+
+    def started_since(variable: str, mark: str) -> list[psutil.Process]:
+        found = marked(variable, mark)
+        if not listed:
+            stray.stdin.write(b"\n")
+            stray.stdout.readline()
+        listed.append(found)
+        return found
+
+    monkeypatch.setattr(process, "_marked", started_since)
+    try:
+        assert end_strays("run-late") == 2
+        monkeypatch.undo()
+        assert strays("run-late") == ()
+    finally:
+        monkeypatch.undo()
+        end_strays("run-late")
+        stray.communicate()
 
 
 def test_this_process_is_no_stray_of_its_own() -> None:
