@@ -12,6 +12,7 @@ import msgspec
 
 from engine.errors import TaskyardError
 from engine.llm.batch_calls import MAX_BYTES, MAX_ITEMS, ItemResult
+from engine.llm.batch_flights import Manifest
 from engine.llm.budget import Hold
 from engine.llm.messages import ModelRequest
 
@@ -44,7 +45,7 @@ class Item:
     """One request on its way; `queued` until it leaves, `stored` once its answer is kept elsewhere.
 
     `request` is None as long as only the manifest of an earlier process tells of it. `earlier`: its batch was made by
-    an earlier process, or given up by this one.
+    an earlier process, or given up by this one. `manifest` is that of the batch it waits for, the newest that it is in.
     """
 
     custom_id: str
@@ -56,6 +57,7 @@ class Item:
     queued: bool = False
     stored: bool = False
     earlier: bool = False
+    manifest: Manifest | None = None
 
 
 def custom_id_of(request: ModelRequest) -> str:

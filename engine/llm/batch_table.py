@@ -43,21 +43,35 @@ class ItemTable:
             del self._items[item.custom_id]
 
     def expect(self, manifest: Manifest) -> None:
-        """Let the requests of a batch that may exist already wait for it instead of being sent."""
+        """Let the requests of a batch that may exist already wait for it instead of being sent.
+
+        One that was sent again since waits for the batch it was sent in last, and no longer for this one.
+        """
         for custom_id, task_id in zip(manifest.custom_ids, manifest.tasks, strict=True):
             self._given_up.pop(custom_id, None)
-            if custom_id not in self._items:
-                self.add(custom_id, task_id).earlier = True
+            item = self._items.get(custom_id)
+            if item is None:
+                item = self.add(custom_id, task_id)
+                item.earlier = True
+            if item.manifest is None or manifest.batch or not item.manifest.batch:
+                item.manifest = manifest
+
+    def found(self, manifest: Manifest) -> None:
+        """Tell the requests of a batch its id, once it is known."""
+        for item in self.open_of(manifest):
+            item.manifest = manifest
 
     def given_up(self, custom_id: str) -> Manifest | None:
         """The batch that was given up with this request in it, and may exist; None once somebody waits for it again."""
         return None if custom_id in self._items else self._given_up.get(custom_id)
 
     def open_of(self, manifest: Manifest) -> Iterator[Item]:
-        """The items of a batch that have not come to an end."""
+        """The items that wait for a batch, and have not come to an end."""
         for custom_id in manifest.custom_ids:
             item = self._items.get(custom_id)
-            if item is not None and not item.future.done():
+            if item is None or item.future.done() or item.manifest is None:
+                continue
+            if item.manifest.token == manifest.token:
                 yield item
 
     def fail(self, manifest: Manifest, error: Exception, *, unknown: bool) -> None:

@@ -230,14 +230,19 @@ class LLMBatcher:
     def _enqueue(self, item: Item) -> None:
         assert item.request is not None
         item.queued = True
+        item.manifest = None
         self._queue.add(item, group=(item.request.role, item.request.model))
 
     async def _depart(self, items: Sequence[Item]) -> None:
         """Send one group of queued items, in as many batches as the service's limits need."""
         for load in loads_of([item for item in items if not item.future.done()]):
-            for item in load:
+            # Some may have been withdrawn while an earlier load was on its way.
+            going = [item for item in load if not item.future.done()]
+            if not going:
+                continue
+            for item in going:
                 item.queued = False
-            sending = asyncio.get_running_loop().create_task(self._send(load))
+            sending = asyncio.get_running_loop().create_task(self._send(going))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
             await sending
@@ -253,6 +258,8 @@ class LLMBatcher:
             tasks=tuple(item.task_id for item in items),
             created_at=self._clock(),
         )
+        for item in items:
+            item.manifest = manifest
         try:
             manifest = await self._flights.create(manifest, requests)
         except LLMError as error:
@@ -269,6 +276,7 @@ class LLMBatcher:
         except Exception as error:  # a full disk under the journal, say: who waits must hear of it
             self._items.fail(manifest, error, unknown=True)
             raise
+        self._items.found(manifest)
         self._count(requests=len(items), batches=1)
         self._spawn(self._follow(manifest))
 
@@ -295,6 +303,7 @@ class LLMBatcher:
                 return
             found = None
         if found is not None:
+            self._items.found(found)
             await self._follow(found)
             return
         for item in self._items.open_of(manifest):
@@ -312,6 +321,9 @@ class LLMBatcher:
         item = self._items.get(custom_id)
         if item is None or item.future.done():
             return
+        own = item.manifest is not None and item.manifest.batch == batch
+        if isinstance(result, ItemFailure) and not own:
+            return  # It was sent again since, and that batch may answer it.
         self._items.resolve(item, result)
         if item.stored:
             self._items.drop(item)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.errors import BatchItemError
+from engine.llm import batch_items
 from engine.llm.batch_calls import BatchCalls
 from engine.llm.budget import Budget
 from tests.llm.batching import SINGLE, ask, scenario, until
@@ -25,6 +26,31 @@ async def test_a_queued_request_can_change_to_the_fast_lane(simulate: Simulate, 
     batcher.depart()
     assert (await waiting[1]).text == "answer 2"
     assert simulator.stats().batch_items == 1
+
+
+async def test_a_request_that_is_withdrawn_behind_an_earlier_load_is_not_sent_with_the_next(
+    simulate: Simulate, batch: Any, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator = simulate(scenario())
+    monkeypatch.setattr(batch_items, "MAX_BYTES", 3_000)
+    batcher = batch(simulator, max_age=3_600.0)
+    under_way, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold_up() -> None:
+        under_way.set()
+        await go_on.wait()
+
+    journal.before_submitted = hold_up
+    waiting = [asyncio.create_task(batcher.submit(request(f"T{n}", text="x" * 1_000))) for n in range(4)]
+    await until(lambda: batcher.figures.queued == 4)
+    batcher.depart()
+    await under_way.wait()
+    assert batcher.withdraw("T2") == 1
+    assert (await waiting[2]).text == "answer 2"
+    go_on.set()
+    assert [answer.text for answer in await asyncio.gather(*waiting)] == [f"answer {n}" for n in range(4)]
+    stats = simulator.stats()
+    assert (stats.batch_items, set(stats.answered.values())) == (3, {1})
 
 
 async def test_a_request_nobody_waits_for_any_more_is_not_sent(simulate: Simulate, batch: Any) -> None:

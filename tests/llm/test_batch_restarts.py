@@ -180,6 +180,45 @@ async def test_a_batch_whose_id_could_not_be_journaled_is_found_again(
     assert len(simulator.stats().batches) == 1
 
 
+@pytest.mark.parametrize("earlier", ["", "msgbatch_lost"])
+async def test_a_request_that_was_sent_again_waits_for_its_newest_batch_alone(
+    simulate: Simulate, batch: Any, journal: Journal, earlier: str
+) -> None:
+    simulator = simulate(scenario(seconds=1.0), pace=1.0)
+    first = batch(simulator)
+    waiting = [asyncio.create_task(first.submit(request(f"T{n}"))) for n in (1, 2)]
+    await until(lambda: any(m.batch for m in journal.manifests.values()))
+    for task in waiting:
+        task.cancel()
+    kill(first)
+
+    second = batch(simulator)
+    in_vain = manifest_of(request("T1"), request("T2"), created_at=time.time() - 3_600.0, batch=earlier)
+    second.resume((in_vain, *journal.manifests.values()))
+    assert await ask(second, 1, 2) == ["answer 1", "answer 2"]
+    stats = simulator.stats()
+    assert (len(stats.batches), stats.requests.get(SINGLE, 0)) == (1, 0)
+    assert set(stats.answered.values()) == {1}
+
+
+async def test_a_creation_that_cannot_be_looked_for_disturbs_no_later_batch_of_its_requests(
+    simulate: Simulate, batch: Any, journal: Journal
+) -> None:
+    refused = Fault(kind="unauthorized", endpoint="batches.list", times=1)
+    simulator = simulate(scenario(refused, seconds=1.0), pace=1.0)
+    first = batch(simulator)
+    waiting = asyncio.create_task(first.submit(request("T1")))
+    await until(lambda: any(m.batch for m in journal.manifests.values()))
+    waiting.cancel()
+    kill(first)
+
+    second = batch(simulator)
+    second.resume((manifest_of(request("T1"), created_at=time.time() - 3_600.0), *journal.manifests.values()))
+    assert await ask(second, 1) == ["answer 1"]
+    assert any("cannot be looked for" in notice for notice in journal.notices)
+    assert len(simulator.stats().batches) == 1
+
+
 def manifest_of(*requests: ModelRequest, created_at: float | None = None, batch: str = "") -> Manifest:
     return Manifest(
         token="earlier",
