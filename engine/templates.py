@@ -10,6 +10,7 @@ given is an error, not an empty string. One template takes in another by name: `
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ class _Entry:
 class TemplateEngine:
     """Compiles and renders templates by name, at most `max_templates` of them; the longest unused one goes first.
 
-    `clock` gives seconds for the figures. An engine belongs to one thread.
+    `clock` gives seconds for the figures. One thread renders; others may compile meanwhile.
     """
 
     def __init__(self, max_templates: int = 256, *, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -63,6 +64,7 @@ class TemplateEngine:
         self._max = max_templates
         self._clock = clock
         self._environment = _environment(self._include)
+        self._lock = threading.RLock()
         self._entries: dict[str, _Entry] = {}  # the longest unused first
         self._past: dict[str, int] = dict.fromkeys(("compilations", "renders", "hits", "errors"), 0)
 
@@ -85,17 +87,19 @@ class TemplateEngine:
             self._failed(name)
             raise TemplateError(f"{filename}:{error.lineno}: {error.message}", "mend the template") from error
         template = jinja2.Template.from_code(self._environment, code, {})
-        stats = before.stats if before else TemplateStats(name, filename)
-        stats = replace(
-            stats,
-            filename=filename,
-            compilations=stats.compilations + 1,
-            compile_time=stats.compile_time + self._clock() - started,
-        )
-        self._entries.pop(name, None)
-        self._entries[name] = _Entry(text, template, stats)
-        while len(self._entries) > self._max:
-            self.remove(next(iter(self._entries)))
+        took = self._clock() - started
+        with self._lock:
+            before = self._entries.pop(name, None)
+            stats = before.stats if before else TemplateStats(name, filename)
+            stats = replace(
+                stats,
+                filename=filename,
+                compilations=stats.compilations + 1,
+                compile_time=stats.compile_time + took,
+            )
+            self._entries[name] = _Entry(text, template, stats)
+            while len(self._entries) > self._max:
+                self.remove(next(iter(self._entries)))
         return True
 
     def render(self, name: str, /, **variables: object) -> str:
@@ -109,10 +113,11 @@ class TemplateEngine:
 
     def remove(self, name: str) -> bool:
         """Forget a template; its share of the overall figures stays. Says whether it was there."""
-        entry = self._entries.pop(name, None)
-        if entry:
-            for figure in self._past:
-                self._past[figure] += getattr(entry.stats, figure)
+        with self._lock:
+            entry = self._entries.pop(name, None)
+            if entry:
+                for figure in self._past:
+                    self._past[figure] += getattr(entry.stats, figure)
         return entry is not None
 
     def clear(self) -> None:
@@ -122,7 +127,8 @@ class TemplateEngine:
 
     def names(self) -> tuple[str, ...]:
         """List the compiled templates by name."""
-        return tuple(sorted(self._entries))
+        with self._lock:
+            return tuple(sorted(self._entries))
 
     def text(self, name: str) -> str:
         """Give the text of a compiled template. Raises KeyError when there is none of this name."""
@@ -135,11 +141,12 @@ class TemplateEngine:
 
     def stats(self) -> TemplateFigures:
         """Give the figures over all templates, forgotten ones included."""
-        total = {
-            figure: past + sum(getattr(entry.stats, figure) for entry in self._entries.values())
-            for figure, past in self._past.items()
-        }
-        return TemplateFigures(templates=len(self._entries), **total)
+        with self._lock:
+            total = {
+                figure: past + sum(getattr(entry.stats, figure) for entry in self._entries.values())
+                for figure, past in self._past.items()
+            }
+            return TemplateFigures(templates=len(self._entries), **total)
 
     def _render(self, name: str, variables: Mapping[str, object], *, hit: bool) -> str:
         started = self._clock()
@@ -166,9 +173,10 @@ class TemplateEngine:
         return text
 
     def _use(self, name: str) -> _Entry | None:
-        entry = self._entries.pop(name, None)
-        if entry:
-            self._entries[name] = entry
+        with self._lock:
+            entry = self._entries.pop(name, None)
+            if entry:
+                self._entries[name] = entry
         return entry
 
     def _include(self, name: str) -> Template | None:
@@ -185,7 +193,8 @@ class TemplateEngine:
         """Say what went wrong while rendering, and where: Jinja puts the lines of templates into the traceback."""
         import jinja2
 
-        filenames = {entry.stats.filename for entry in self._entries.values()}
+        with self._lock:
+            filenames = {entry.stats.filename for entry in self._entries.values()}
         place = self._entries[name].stats.filename
         step = error.__traceback__
         while step:

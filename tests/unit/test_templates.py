@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import Any
 
 import pytest
@@ -45,6 +46,30 @@ def test_the_same_name_with_new_text_is_never_served_stale() -> None:
     assert templates.compile_and_render("t", "two {{ x }}", x=3) == "two 3"
     assert templates.render("t", x=4) == "two 4"
     assert templates.stats() == TemplateFigures(templates=1, compilations=2, renders=4, hits=2)
+
+
+@pytest.mark.parametrize("name", ["greeting", "letter"])
+def test_a_text_compiled_in_another_thread_as_it_is_rendered_is_not_lost(name: str) -> None:
+    templates = engine()
+    templates.compile("greeting", "Hello")
+    templates.compile("letter", '{% include "greeting" %}')
+    compiling = threading.Thread(target=templates.compile, args=("greeting", "Good day"))
+
+    class Entries(dict[str, Any]):
+        """Lets the other thread go on once the template is taken out to be put back as the one used last."""
+
+        def pop(self, key: str, *default: object) -> Any:
+            found = super().pop(key, *default)
+            if key == "greeting" and compiling.ident is None:
+                compiling.start()
+                compiling.join(0.5)  # it may have to wait until this one is done
+            return found
+
+    templates._entries = Entries(templates._entries)
+    assert templates.render(name) in ("Hello", "Good day")
+    compiling.join()
+    assert templates.render(name) == "Good day"
+    assert templates.names() == ("greeting", "letter")
 
 
 def test_an_include_gets_the_newest_text() -> None:
