@@ -136,10 +136,15 @@ class Train:
 
     async def refresh(self) -> None:
         """Fetch the target, so that new work begins from what others have landed. Raises PushRejectedError."""
-        upstream = await self._upstream.fetch()
-        await self._foreign.look(upstream)
-        if upstream is not None:
-            self.tip = await self._ground.over(upstream)
+        before = None
+        while before != self.tip:  # a train has arrived meanwhile, and what was fetched may lack its cargo
+            before = self.tip
+            upstream = await self._upstream.fetch()
+            await self._foreign.look(upstream)
+            if upstream is None:
+                return
+            tip = await self._ground.over(upstream)
+        self.tip = tip
 
     async def landed_by_others(self, task_id: str) -> str | None:
         """Give the commit by which another run has landed the task since this one began, as far as was fetched."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -277,3 +278,27 @@ async def test_a_check_that_is_red_without_any_of_the_work_blames_nobody(yard: O
         await here.land(*cargo)
     assert len(here.refs("refs/taskyard/queue")) == 2
     assert not here.sample.pushes(TARGET)
+
+
+async def test_what_was_fetched_before_a_train_arrived_does_not_take_the_tip_back(
+    yard: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is to be built on the cargo would begin without it."""
+    here = await yard()
+    await here.train.land([await here.cargo("T1", {"a": "1\n"})])
+    foreign = here.train._foreign
+    look, fetched, go_on = foreign.look, asyncio.Event(), asyncio.Event()
+
+    async def slowly(upstream: str | None) -> None:
+        if not fetched.is_set():
+            fetched.set()
+            await go_on.wait()
+        await look(upstream)
+
+    monkeypatch.setattr(foreign, "look", slowly)
+    refreshing = asyncio.create_task(here.train.refresh())
+    await fetched.wait()
+    result = await here.train.land([await here.cargo("T2", {"b": "2\n"})])
+    go_on.set()
+    await refreshing
+    assert here.train.tip == result.tip == here.sample.git("rev-parse", TARGET, at=here.sample.remote)
