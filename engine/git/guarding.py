@@ -35,9 +35,9 @@ class ConfigGuard:
         """Remember the config, the first time."""
         async with self._lock:
             if self._bytes is None:
+                self._seen = _stamp(self._file)
                 self._bytes = self._file.read_bytes()
                 self._settings = await self._read() or {}
-                self._seen = _stamp(self._file)
 
     async def restore(self) -> tuple[str, ...]:
         """Put back what has changed of what is guarded; gives the names of those settings."""
@@ -57,7 +57,8 @@ class ConfigGuard:
                 ]
                 for name in changed:
                     await self._put_back(name)
-            self._seen = _stamp(self._file)
+            # As it was before it was read: what is changed since, by whomever, is looked at the next time.
+            self._seen = stamp
             return tuple(changed)
 
     async def _put_back(self, name: str) -> None:

@@ -48,6 +48,25 @@ async def test_what_an_agent_changed_is_put_back_and_the_rest_stays(
     assert await guard.restore() == ()
 
 
+async def test_what_another_agent_changes_as_the_config_is_looked_at_is_put_back_the_next_time(
+    guarded: tuple[SampleRepository, ConfigGuard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample, guard = guarded
+    read = guard._read
+
+    async def changed_since() -> dict[str, list[str]] | None:
+        monkeypatch.undo()
+        found = await read()
+        sample.git("config", "user.name", "bot")
+        return found
+
+    monkeypatch.setattr(guard, "_read", changed_since)
+    sample.git("config", "branch.main.description", "the user's own")
+    assert await guard.restore() == ()
+    assert await guard.restore() == ("user.name",)
+    assert sample.git("config", "user.name") == "The User"
+
+
 @pytest.mark.parametrize("harm", ["garbage", "removed"])
 async def test_a_file_that_git_cannot_read_is_put_back_whole(
     guarded: tuple[SampleRepository, ConfigGuard], harm: str
