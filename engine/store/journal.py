@@ -79,10 +79,13 @@ class Journal:
         a minute counts.
         """
         now = self._clock()
-        claim = self._database.submit(
-            lambda c: claim_run(c, board, new_run, owner=self._owner, now=now, shared=shared)
-        ).result()
-        self._tokens[claim.run.run] = self._database.read(lambda c: token_of(c, claim.run.number)) or 0
+
+        def take(connection: Connection) -> tuple[Claim, int]:
+            claim = claim_run(connection, board, new_run, owner=self._owner, now=now, shared=shared)
+            return claim, token_of(connection, claim.run.number) or 0
+
+        # Both at once: asked for afterwards, the token may be that of whoever has claimed the run since.
+        claim, self._tokens[claim.run.run] = self._database.submit(take).result()
         return claim
 
     def reclaim(self, run: str) -> None:

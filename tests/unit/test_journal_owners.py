@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,27 @@ def test_the_run_of_a_dead_process_is_taken_up(journal: Journal) -> None:
     assert (claim.run.run, claim.resumed) == ("r1", True)
     assert claim.run.owner == Owner.of_this_process()
     assert journal.append("r1", [note(2)], durable=True).result() == 2
+
+
+def test_who_was_overtaken_right_after_its_claim_writes_nothing(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Journal(database, tmp_path / "archive", owner=dead_owner())
+    other = Journal(database, tmp_path / "archive")
+    submit = database.submit
+
+    def overtaken(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        done = submit(*args, **options)
+        done.result()
+        assert other.claim("board.md", "r2").run.run == "r1"
+        return done
+
+    monkeypatch.setattr(database, "submit", overtaken)
+    late.claim("board.md", "r1")
+    with pytest.raises(StoreError, match="another process's by now"):
+        late.append("r1", [note(1)], durable=True).result()
+    assert other.append("r1", [note(1)], durable=True).result() == 1
 
 
 def test_only_the_newest_of_several_dead_runs_is_taken_up(journal: Journal) -> None:
