@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -24,6 +25,7 @@ import msgspec
 
 from engine.errors import GitError, PreflightError
 from engine.git.environment import clean_environment
+from engine.git.exchange import exchange
 from engine.git.versions import INSTALL
 from engine.process import is_secret
 
@@ -223,17 +225,22 @@ class _Child:
         if child is None:
             return GitResult(-signal.SIGTERM, "", "cancelled")
         _fault(self._number, "during")
+        overran = False
         try:
-            out, err = child.communicate(self._input, timeout=self._timeout)
-        except subprocess.TimeoutExpired:
+            heard = exchange(child, self._input, self._timeout)
+        except TimeoutError:
+            overran = True
             self.end()
-            child.communicate()
+            heard = exchange(child)
+        if heard.held and self._ended:
+            _end_rest(child.pid)
+        if overran:
             subcommand = next(word for word in self._command[3:] if word != "-c" and "=" not in word)
             raise GitError(
                 f"git {subcommand} took longer than {self._timeout:g} s",
                 "see what holds git up: a hook that waits, a slow disk, another git",
-            ) from None
-        return GitResult(child.returncode, _text(out), _text(err))
+            )
+        return GitResult(child.returncode, _text(heard.out), _text(heard.err))
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         # Without git on PATH, importing GitPython fails unless told to be quiet.
@@ -278,6 +285,16 @@ class _Child:
         if child is not None and child.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, number)
+
+
+def _end_rest(group: int) -> None:
+    """Kill what is left of a group whose leader has ended, once it had its time; what has left the group goes on."""
+    give_up = time.monotonic() + KILL_AFTER
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < give_up:
+            os.killpg(group, 0)
+            time.sleep(0.02)
+        os.killpg(group, signal.SIGKILL)
 
 
 def _telling_line(words: str) -> str:

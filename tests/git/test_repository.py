@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -176,9 +178,19 @@ def read_of_process(pid: object, name: str) -> str:
         return ""
 
 
+def runs(pid: int) -> bool:
+    stat = read_of_process(pid, "stat")
+    return bool(stat) and "Z" not in stat.split()[2]
+
+
 async def gone(pid: int) -> None:
-    while (stat := read_of_process(pid, "stat")) and "Z" not in stat.split()[2]:
+    while runs(pid):
         await asyncio.sleep(0.01)
+
+
+def end_daemon(pid: int) -> None:
+    assert runs(pid), "it was waited for"
+    os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_time_out_ends_git_and_what_it_started(repo: Make) -> None:
@@ -199,6 +211,70 @@ async def test_cancelling_ends_git_before_the_caller_goes_on(repo: Make) -> None
     with pytest.raises(asyncio.CancelledError):
         await running
     await asyncio.wait_for(gone(pid), 40)
+
+
+def daemon(sample: SampleRepository, after: str) -> tuple[str, ...]:
+    """A git command that leaves a daemon behind, in a session of its own, with git's pipes; then it does `after`."""
+    script = sample.path.parent / "daemon"
+    script.write_text(
+        f"#!{sys.executable}\n"
+        "import subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '20'], start_new_session=True)\n"
+        f"open('{sample.path.parent}/pid', 'w').write(str(child.pid))\n"
+        f"print('said', flush=True); {after}\n"
+    )
+    script.chmod(0o755)
+    return ("-c", f"alias.leaves=!{script}", "leaves")
+
+
+async def test_a_daemon_that_a_hook_leaves_behind_with_gits_pipes_keeps_nobody_waiting(repo: Make) -> None:
+    sample = repo()
+    repository = await opened(sample.path)
+    result = await repository.run(*daemon(sample, "pass"))
+    pid = await pid_of_sleeper(sample)
+    assert (result.status, result.stdout) == (0, "said\n")
+    end_daemon(pid)
+
+
+async def test_a_daemon_with_gits_pipes_keeps_no_time_out_and_no_cancelling_waiting(repo: Make) -> None:
+    sample = repo()
+    repository = await opened(sample.path)
+    with pytest.raises(GitError, match=r"git leaves took longer than 3 s"):
+        await repository.run(*daemon(sample, "time.sleep(60)"), timeout=3.0)
+    end_daemon(await pid_of_sleeper(sample))
+    (sample.path.parent / "pid").unlink()
+    running = asyncio.ensure_future(repository.run(*daemon(sample, "time.sleep(60)")))
+    pid = await asyncio.wait_for(pid_of_sleeper(sample), 40)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    end_daemon(pid)
+
+
+async def test_what_ignores_being_asked_is_killed_though_git_itself_has_gone(repo: Make) -> None:
+    sample = repo()
+    repository = await opened(sample.path)
+    stubborn = sample.path.parent / "stubborn"
+    stubborn.write_text(
+        f"#!/bin/sh\ntrap '' TERM\necho $$ > '{sample.path.parent}/pid'\nsleep 300\nsleep 300\n"
+    )
+    stubborn.chmod(0o755)
+    running = asyncio.ensure_future(
+        repository.run("-c", f"alias.forever=!{stubborn} & exec sleep 300", "forever")
+    )
+    pid = await asyncio.wait_for(pid_of_sleeper(sample), 40)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await asyncio.wait_for(gone(pid), 10)
+
+
+async def test_input_larger_than_a_pipe_arrives_whole_while_output_comes_back(repo: Make) -> None:
+    repository = await opened(repo().path)
+    data = bytes(range(1, 251)) * 20_000
+    result = await repository.run("-c", "alias.back=!sleep 0.6; cat", "back", input=data)
+    assert result.stdout.encode("utf-8", "surrogateescape") == data
+    assert (await repository.run("-c", "alias.deaf=!true", "deaf", input=data)).status == 0
 
 
 async def test_many_commands_at_once_run_beside_each_other(repo: Make, tmp_path: Path) -> None:
