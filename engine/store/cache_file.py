@@ -50,7 +50,7 @@ class CacheFile:
         with self._lock:
             damaged = self._database if self._damaged else None
             if damaged is not None:
-                self._begin_anew()
+                self._begin_anew(damaged)
             database = self._database
         if damaged is not None:
             damaged.close()  # without the lock: it waits for its writes, and what became of them is noted under it
@@ -165,12 +165,12 @@ class CacheFile:
         except DatabaseError as error:
             self.disabled = str(error)
 
-    def _begin_anew(self) -> None:
+    def _begin_anew(self, damaged: Database) -> None:
         """Move the damaged file away and go on with an empty one."""
         self._database = None
         self._damaged = False
         try:
-            self.set_aside = set_database_aside(self.path)
+            self.set_aside = set_database_aside(self.path, damaged.identity) or self.set_aside
         except OSError as error:
             self.disabled = f"{self.path} is damaged and cannot be moved away: {error.strerror}"
         else:

@@ -41,12 +41,29 @@ class Schema:
         return len(self.steps)
 
 
-def set_database_aside(path: Path) -> Path:
-    """Rename the file and its WAL out of the way, as `<name>.corrupt-<n>`; gives the new path."""
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """What tells the file at `path` from any other while somebody has it open; None where there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def set_database_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
+    """Rename the file and its WAL out of the way, as `<name>.corrupt-<n>`; gives the new path.
+
+    None where another process has done so since the one with the identity `damaged` was met.
+    """
     number = 1
     while (target := path.with_name(f"{path.name}.corrupt-{number}")).exists():
         number += 1
-    os.rename(path, target)
+    if identity_of(path) != damaged:
+        return None
+    try:
+        os.rename(path, target)
+    except FileNotFoundError:
+        return None
     for suffix in ("-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             os.rename(f"{path}{suffix}", f"{target}{suffix}")

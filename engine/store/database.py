@@ -32,6 +32,7 @@ from engine.store.connection import (
     Schema,
     connect_reader,
     explained,
+    identity_of,
     open_writer,
     set_database_aside,
 )
@@ -114,6 +115,8 @@ class Database:
         busy_timeout: float = 5.0,
     ) -> None:
         self.path = path
+        self.identity = identity_of(path)
+        """What tells this file from another that takes its place; see `set_database_aside`."""
         self.set_aside = set_aside
         """Where the damaged file went that this one replaces, or None."""
         self._connection = connection
@@ -251,12 +254,13 @@ def open_database(
     `<name>.corrupt-<n>` and begun anew; any other raises DatabaseError. `busy_timeout`: seconds to wait for another
     process's transaction.
     """
+    found = identity_of(path)
     try:
         connection = open_writer(path, schema, synchronous, disposable, busy_timeout)
         set_aside = None
     except DatabaseError as error:
         if not disposable or error.kind not in ("damaged", "newer"):
             raise
-        set_aside = set_database_aside(path)
+        set_aside = set_database_aside(path, found)
         connection = open_writer(path, schema, synchronous, disposable, busy_timeout)
     return Database(path, connection, set_aside=set_aside, busy_timeout=busy_timeout)

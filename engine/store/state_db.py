@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from engine.store.connection import identity_of
 from engine.store.database import Database, ReadOnlyDatabase, Schema, open_database
 
 _FIRST = """
@@ -120,12 +121,3 @@ def state_watch(path: Path) -> Callable[[], str]:
         )
 
     return lost
-
-
-def identity_of(path: Path) -> tuple[int, int] | None:
-    """What tells the file at `path` from any other while somebody has it open; None where there is none."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino

@@ -120,6 +120,17 @@ def test_a_damaged_file_is_begun_anew_although_writes_to_it_wait(
     cache.close()
 
 
+def test_two_that_meet_the_same_damage_go_on_with_one_new_file(path: Path) -> None:
+    one, other = ResultCache(path), ResultCache(path)
+    for cache in (one, other):
+        cache._file.note_failure(_DAMAGED, cache._file.usable())
+    assert one.set(key(), b"one").result()
+    assert other.get(key()) == b"one"
+    assert [each.name for each in path.parent.glob("*.corrupt-?")] == ["cache.db.corrupt-1"]
+    one.close()
+    other.close()
+
+
 _DAMAGED = DatabaseError("cache.db is damaged", kind="damaged")
 
 

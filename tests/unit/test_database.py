@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -202,6 +203,33 @@ def test_a_damaged_file_is_set_aside_only_where_it_can_be_made_again(path: Path,
     assert database.set_aside == path.with_name("numbers.db.corrupt-2")
     assert database.set_aside.read_bytes()[100:] == bytes(data)[100:]
     assert database.submit(add(1)).result() == 1
+    database.close()
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_damaged_file_that_another_process_has_set_aside_meanwhile_is_not_set_aside_again(
+    path: Path, anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(b"this is not a database " * 1000)
+    open_writer = database_module.open_writer
+
+    def met_by_two(*args: Any) -> Any:
+        monkeypatch.undo()
+        with pytest.raises(DatabaseError) as damaged:
+            open_writer(*args)
+        if anew:
+            other = open_database(path, schema=NUMBERS, disposable=True)
+            other.submit(add(7)).result()
+            other.close()
+        else:
+            path.rename(path.with_name("numbers.db.corrupt-1"))
+        raise damaged.value
+
+    monkeypatch.setattr(database_module, "open_writer", met_by_two)
+    database = open_database(path, schema=NUMBERS, disposable=True)
+    assert database.set_aside is None
+    assert [each.name for each in path.parent.glob("*.corrupt-*")] == ["numbers.db.corrupt-1"]
+    assert database.read(lambda c: c.execute("SELECT count(*) FROM numbers").get) == (1 if anew else 0)
     database.close()
 
 

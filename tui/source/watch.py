@@ -112,8 +112,8 @@ class WatchSource:
 
     def _follow(self) -> None:
         from engine.errors import TaskyardError
+        from engine.store.connection import identity_of
         from engine.store.journal_reader import JournalReader
-        from engine.store.state_db import identity_of
 
         while not self._stop.is_set():
             try:

@@ -219,7 +219,7 @@ class LessonStore(LessonFinder):
             if error.kind != "damaged":
                 raise
             self.close()
-            set_database_aside(self.index)
+            set_database_aside(self.index, self._database.identity)
             self._open()
             step = self._database.submit(self._index.step).result()
         if progress is not None and progress(step.source.position.offset, step.source.size) is False:
