@@ -44,8 +44,13 @@ async def join(project: Project, bus: Bus, run: str, paths: StatePaths, journal:
         await store.close()
         raise
     crew.last_words = last_words
-    crew.recall(await asyncio.to_thread(_left_by_the_dead, journal, project.board_path, bus.clock()))
-    return Share(store, crew, figures, lease=locks.lease)
+    share = Share(store, crew, figures, lease=locks.lease)
+    try:
+        crew.recall(await asyncio.to_thread(_left_by_the_dead, journal, project.board_path, bus.clock()))
+    except BaseException:
+        await share.close()
+        raise
+    return share
 
 
 def _by_journal(journal: Journal, peer: PeerFigures) -> PeerFigures:

@@ -106,10 +106,12 @@ class DistributedLock:
         if renewal is None:
             return
         renewal.cancel()
-        await asyncio.wait({renewal})
-        self._until = 0.0
-        with suppress(LockStoreAwayError):
-            await asyncio.shield(self._store.release(self.name, self._party))
+        try:
+            await asyncio.wait({renewal})
+        finally:  # also for who is cancelled meanwhile: else it stays for a whole lease
+            self._until = 0.0
+            with suppress(LockStoreAwayError):
+                await asyncio.shield(self._store.release(self.name, self._party))
 
     async def write(self, value: bytes) -> None:
         """Write the value this lock guards. Raises `LockLostError` when a later holder has taken the lock."""

@@ -65,14 +65,18 @@ class Crew:
         `board` names the board alike on all hosts. Raises LockStoreAwayError, and PreflightError for terms that differ.
         """
         await store.look([])  # Whoever is away at the start is told of at once.
-        async with DistributedLock(store, lock_name("session", board), lease=lease, wait=JOIN_WITHIN):
-            there = sorted(await _present(store, board), key=lambda member: member.figures.started)
-            _refuse([member for member in there if member.figures.run != figures.run], terms)
-            session = there[0].session if there else uuid.uuid4().hex
-            lock = DistributedLock(store, lock_name("member", board, uuid.uuid4().hex[:12]), lease=lease)
-            await lock.acquire()
-            told = _Member(session, figures, terms)
-            await lock.write(msgspec.json.encode(told))
+        lock = DistributedLock(store, lock_name("member", board, uuid.uuid4().hex[:12]), lease=lease)
+        try:
+            async with DistributedLock(store, lock_name("session", board), lease=lease, wait=JOIN_WITHIN):
+                there = sorted(await _present(store, board), key=lambda member: member.figures.started)
+                _refuse([member for member in there if member.figures.run != figures.run], terms)
+                session = there[0].session if there else uuid.uuid4().hex
+                await lock.acquire()
+                told = _Member(session, figures, terms)
+                await lock.write(msgspec.json.encode(told))
+        except BaseException:
+            await lock.release()
+            raise
         crew = cls(store, board, lock, told)
         if there:
             crew.differences = tuple(_differences(there[0], terms.others, there[0].terms.others))

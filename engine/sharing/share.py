@@ -241,5 +241,8 @@ class Share:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_WITHIN):  # Where nobody answers, the leases will lapse.
                 figures = self._figures(0)
-                await asyncio.gather(*(claim.release() for claim in claims), self.crew.leave(figures))
+                # Each for itself: that one cannot be told keeps nothing else from being given back.
+                await asyncio.gather(
+                    *(claim.release() for claim in claims), self.crew.leave(figures), return_exceptions=True
+                )
         await self._store.close()

@@ -141,6 +141,19 @@ async def test_waiting_is_bounded_and_leaves_the_queue(store: LockStore, name: s
     assert await store.take(name, Party.new(), LONG, queue=False) is not None
 
 
+async def test_a_release_that_is_cancelled_gives_the_lock_back_all_the_same(
+    store: LockStore, name: str
+) -> None:
+    lock = DistributedLock(store, name, lease=LONG)
+    await lock.acquire()
+    releasing = asyncio.create_task(lock.release())
+    await asyncio.sleep(0)
+    releasing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await releasing
+    assert await store.take(name, Party.new(), LONG, queue=False) is not None
+
+
 async def test_who_came_first_is_served_first(
     place: Place, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

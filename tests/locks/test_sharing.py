@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from engine.claims import Outcome
-from engine.errors import LockLostError, PreflightError
+from engine.errors import LockLostError, LockStoreAwayError, PreflightError
 from engine.figures import PeerFigures
 from engine.git.cargo import Cargo
-from engine.locks import LockStore
+from engine.locks import DistributedLock, LockStore
+from engine.locks.names import lock_name
 from engine.sharing import Crew, Share, Terms
 from tests.locks.conftest import Place
 
@@ -136,6 +137,41 @@ async def test_an_outcome_counts_only_while_somebody_takes_part(join: Party) -> 
     next_day = await join("next day")
     assert next_day.crew.session != one.crew.session
     assert await next_day.claim("T1", nothing) is not None
+
+
+async def test_who_leaves_as_its_last_words_are_not_heard_gives_all_back(
+    join: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = await join("one"), await join("two")
+    claim = await one.claim("T1", nothing)
+    assert claim is not None
+    given_back, go_on = claim.release, asyncio.Event()
+
+    async def slowly() -> None:
+        await go_on.wait()
+        await given_back()
+
+    async def away(figures: PeerFigures) -> None:
+        asyncio.get_running_loop().call_soon(go_on.set)
+        raise LockStoreAwayError("the locks are away")
+
+    monkeypatch.setattr(claim, "release", slowly)
+    monkeypatch.setattr(one.crew, "leave", away)
+    await join.leave(one)
+    assert await two.claim("T1", nothing) is not None
+
+
+async def test_who_does_not_come_to_take_part_is_not_there(
+    place: Place, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise LockStoreAwayError("the locks are away")
+
+    store = place.open()
+    monkeypatch.setattr(DistributedLock, "write", away)
+    with pytest.raises(LockStoreAwayError):
+        await Crew.join(store, name, PeerFigures("here", 1, "one", 1.0), NO_TERMS, lease=LEASE)
+    assert await store.holders(lock_name("member", name, "")) == ()
 
 
 async def test_each_knows_of_all_and_remembers_who_has_left(join: Party) -> None:
