@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 from engine.bus import Bus
-from engine.errors import PreflightError
+from engine.errors import PreflightError, StoreError
 from engine.paths import StatePaths
 from engine.project import Project
 from engine.recorder import HistoryRecorder, JournalSink
@@ -15,6 +16,7 @@ from engine.state import RunState
 from engine.store.database import Database, DatabaseError
 from engine.store.history import HistoryPruner, PrunePolicy
 from engine.store.journal import Journal
+from engine.store.ownership import withdraw_run
 from engine.store.state_db import open_state
 
 
@@ -53,12 +55,19 @@ async def open_run(project: Project, bus: Bus, paths: StatePaths, new_run: str) 
         try:
             return await _claim(project, bus, paths, new_run, database)
         except BaseException:
-            await asyncio.to_thread(database.close)
+            await asyncio.to_thread(_give_up, database, new_run)
             raise
     except DatabaseError as error:
         if error.kind == "full":
             raise PreflightError(error.message, error.hint) from error
         raise
+
+
+def _give_up(database: Database, new_run: str) -> None:
+    """Close the state; nobody is to hear of a run that was claimed while who wanted it was cancelled."""
+    with suppress(StoreError):  # there is none
+        database.submit(lambda c: withdraw_run(c, new_run)).result()
+    database.close()
 
 
 async def _claim(

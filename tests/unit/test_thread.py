@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from engine.model import TaskState
 from engine.parts import Parts
 from engine.process import strays
 from engine.settings import load_settings
+from engine.store.journal import Journal
+from engine.store.journal_reader import JournalReader
 from engine.store.run_log import RunRow
 from engine.thread import EngineThread
 from tests.sample_repository import SampleRepository
@@ -108,6 +111,32 @@ def test_stopping_at_any_moment_of_the_start_is_soon_done(engine: MakeEngine) ->
     running.start()
     assert running.stop(PATIENCE)
     assert running.error is None
+
+
+def test_who_stops_as_the_run_is_claimed_leaves_no_run(
+    engine: MakeEngine, repo: Callable[..., SampleRepository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, claimed, go_on = Journal.claim, threading.Event(), threading.Event()
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        done = claim(*args, **options)
+        claimed.set()
+        go_on.wait(30)
+        return done
+
+    monkeypatch.setattr(Journal, "claim", slowly)
+    root = repo({"tasks/board.md": BOARD}).path
+    running = engine(SLEEPS, folder=root)
+    running.start()
+    assert claimed.wait(PATIENCE)
+    # Its thread still waits for the claim, which nobody waits for any more.
+    assert not running.stop(0.5)
+    go_on.set()
+    until(lambda: running.done)
+    assert running.error is None
+    reader = JournalReader(root / ".git" / "taskyard" / "state.db", root / ".git" / "taskyard" / "archive")
+    assert reader.runs() == ()
+    reader.close()
 
 
 def test_an_engine_that_never_started_stops_at_once(engine: MakeEngine) -> None:
