@@ -218,7 +218,8 @@ class Dispatcher(Generic[R]):
         if entry.progress in ENDED:
             return False
         if entry.runner is not None:
-            entry.runner.cancel()
+            # Behind its first step: work that never began could not tell anybody of its end.
+            asyncio.get_running_loop().call_soon(entry.runner.cancel)
         else:
             self._slots.leave(task_id)
             self._close(entry, Progress.CANCELLED)

@@ -11,9 +11,11 @@ then who was added first.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from engine.model import Lane, Task
@@ -33,6 +35,19 @@ class Slot:
     async def acquire(self) -> None:
         """Wait for a slot again; those who come back go before those who have not started."""
         await self._acquire()
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[None]:
+        """Have the slot released inside. Who is cancelled there is to end, and waits for no slot to do so."""
+        self.release()
+        try:
+            yield
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            await self.acquire()
+            raise
+        await self.acquire()
 
 
 class _Ticket(NamedTuple):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from engine.activities import Attempt
 from engine.calls import ModelCalls
@@ -43,15 +42,7 @@ class Asking:
         elif progress.kind == "started":
             self._context.logs.progress(attempt, f"{stage}: the model answers")
 
-    @asynccontextmanager
-    async def _aside(self, task_id: str) -> AsyncIterator[None]:
+    def _aside(self, task_id: str) -> AbstractAsyncContextManager[None]:
         """Give the slot to another task for a while: any number may wait, for none of them keeps a worktree."""
         slot = self._slots.get(task_id)
-        if slot is None:
-            yield
-            return
-        slot.release()
-        try:
-            yield
-        finally:
-            await slot.acquire()
+        return nullcontext() if slot is None else slot.lent()

@@ -432,3 +432,55 @@ async def test_a_skipped_task_counts_as_done_and_can_be_taken_back(begun: bool) 
     await settle()
     assert gate.started[-1] == name
     assert dispatcher.progress(behind) is Progress.RUNNING
+
+
+async def test_a_task_that_is_cancelled_in_the_moment_of_its_start_can_tell_of_its_end() -> None:
+    heard: list[str] = []
+
+    async def work(task: Task, slot: Slot) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            heard.append(task.id)
+            raise
+
+    dispatcher = Dispatcher(work)
+    dispatcher.add(tasks("A"))
+    assert dispatcher.progress("A") is Progress.RUNNING
+    assert dispatcher.cancel("A")
+    await settle()
+    assert (heard, dispatcher.progress("A")) == (["A"], Progress.CANCELLED)
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_who_is_cancelled_while_the_slot_is_lent_waits_for_none_to_end(failing: bool) -> None:
+    answers: dict[str, asyncio.Future[None]] = {}
+    went_on: list[str] = []
+
+    async def work(task: Task, slot: Slot) -> None:
+        answers[task.id] = asyncio.get_running_loop().create_future()
+        if task.id == "C":
+            await answers["C"]
+        try:
+            async with slot.lent():
+                await answers[task.id]
+        finally:
+            went_on.append(task.id)
+
+    dispatcher = Dispatcher(work, max_concurrency=1)
+    dispatcher.add(tasks("A", "B", "C"))
+    await settle()
+    assert dispatcher.holding == 1  # C, while A and B wait for their answers
+    dispatcher.cancel("A")
+    await settle()
+    assert (went_on, dispatcher.progress("A")) == (["A"], Progress.CANCELLED)
+    if failing:
+        answers["B"].set_exception(ValueError("no answer"))
+    else:
+        answers["B"].set_result(None)
+    await settle()
+    assert went_on == ["A"]  # B goes on once there is a slot for it
+    dispatcher.cancel("C")
+    await settle()
+    assert went_on == ["A", "B"]
+    assert dispatcher.holding == 0
