@@ -31,7 +31,7 @@ class JournalReader:
         self._database = ReadOnlyDatabase(path)
         self._archive = archive
         self._version = -1
-        self._did: dict[str, bool] = {}
+        self._did: dict[tuple[str, float], bool] = {}  # by run and end: it may be taken up again
 
     def changed(self) -> bool:
         """Whether anything was committed since the last call; True at first."""
@@ -74,12 +74,13 @@ class JournalReader:
         """Whether a task was worked on in the run, or it has not ended yet."""
         if row.ended is None:
             return True
-        if row.run not in self._did:
+        ended = row.run, row.ended
+        if ended not in self._did:
             payloads = run_log.read_payloads(
                 self._database.read_consistent, self._archive, row.run, row.resume_after
             )
-            self._did[row.run] = any(payload.startswith(_DONE) for _, payload in payloads)
-        return self._did[row.run]
+            self._did[ended] = any(payload.startswith(_DONE) for _, payload in payloads)
+        return self._did[ended]
 
     def close(self) -> None:
         """Close the file."""

@@ -23,12 +23,33 @@ from engine.store.database import Database
 from engine.store.journal import Journal
 from engine.store.journal_reader import JournalReader
 from engine.store.state_db import open_state
-from tests.samples import started
+from tests.samples import begun, started
 from tests.unit.journals import STATE, note, start_child
 
 
 def reader_of(journal_path: Path) -> JournalReader:
     return JournalReader(journal_path / "state.db", journal_path / "archive")
+
+
+def test_a_run_that_did_nothing_until_it_was_taken_up_again_has_done_something(
+    journal: Journal, tmp_path: Path
+) -> None:
+    run = journal.claim("board.md", "r").run.run
+    journal.append(run, [note(1)], durable=True)
+    journal.end_run(run, 1.0, "landed").result()
+    reader = reader_of(tmp_path)
+
+    def did_anything() -> bool:
+        row = reader.run(run)
+        assert row is not None
+        return reader.did_anything(row)
+
+    assert not did_anything()
+    journal.reclaim(run)
+    journal.append(run, [begun("A", at=2.0)], durable=True)
+    journal.end_run(run, 3.0, "landed").result()
+    assert did_anything()
+    reader.close()
 
 
 async def test_events_come_back_in_order_and_numbered_from_one(journal: Journal) -> None:
