@@ -359,6 +359,30 @@ def test_a_second_signal_ends_the_run_at_once_and_says_so(repo: Repo, tmp_path: 
     assert processes_of(made.path.parent / "agent.py") == []
 
 
+def test_a_terminal_that_is_closed_stops_the_run_cleanly_by_both_of_its_signals(
+    repo: Repo, tmp_path: Path
+) -> None:
+    """The shell sends one to what it has started, and the kernel another once the shell has gone."""
+    begun, err = tmp_path / "begun", tmp_path / "err"
+    deaf = (
+        f"import pathlib, signal\nsignal.signal(15, signal.SIG_IGN)\npathlib.Path({str(begun)!r}).touch()\n"
+    )
+    made = project(repo, agent=deaf + SLOW)
+    with err.open("wb") as file:
+        running = start("run", "--json", at=made.path, stderr=file)
+    until(begun.exists)
+    running.send_signal(signal.SIGHUP)
+    until(lambda: "stopping" in err.read_text())
+    running.send_signal(signal.SIGHUP)
+    told, _ = running.communicate(timeout=200)
+    assert running.returncode == 129
+    assert err.read_text() == "taskyard: stopping; again to end at once\n"
+    last = decode(told.splitlines()[-1])
+    assert isinstance(last, RunFinished)
+    assert last.status == "interrupted"
+    assert processes_of(made.path.parent / "agent.py") == []
+
+
 def test_a_second_run_of_the_same_board_is_refused(repo: Repo) -> None:
     made = project(repo, agent=SLOW)
     running = start("run", "--json", at=made.path)

@@ -31,7 +31,8 @@ async def run_and_print(
 ) -> int:
     """Run the board, print its events on standard output, and give the exit status.
 
-    The first SIGINT, SIGTERM or SIGHUP stops the run cleanly, the second at once; so does a reader that goes away.
+    The first SIGINT, SIGTERM or SIGHUP stops the run cleanly, a second SIGINT or SIGTERM at once; a reader that goes
+    away stops it cleanly, too.
     Raises UsageError before anything is written.
     """
     bus = Bus()
@@ -117,6 +118,8 @@ class _Interruption:
         self._loop.call_soon_threadsafe(self._stop)
 
     def _received(self, number: int) -> None:
+        if self.signal and number == signal.SIGHUP:
+            return  # a terminal that is closed sends two, which is nobody's second wish
         if self.signal:
             self._end()
             told = f"ended at once{self._goes_on}"
