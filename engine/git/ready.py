@@ -16,7 +16,10 @@ READY = "taskyard-ready"
 def mark_ready(git_dir: Path, folders: Sequence[str] = ()) -> None:
     """Write that the worktree with this git folder is checked out, or these folders of it, for this process."""
     lines = (f"{os.getpid()} {socket.gethostname()}", *folders)
-    (git_dir / READY).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    # In one piece: another process that met it half written would take the worktree for idle.
+    new = git_dir / f"{READY}.new"
+    new.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    new.replace(git_dir / READY)
 
 
 def is_ready(git_dir: Path) -> bool:

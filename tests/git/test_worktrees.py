@@ -15,6 +15,7 @@ from engine.git.changes import diff_of
 from engine.git.keeping import KEPT
 from engine.git.leftovers import leftovers
 from engine.git.names import slug
+from engine.git.ready import READY, folders_in, mark_ready, owner_lives
 from engine.git.repository import Repository
 from engine.git.worktrees import Worktrees
 from tests.git.trains import allow_file_submodules
@@ -190,6 +191,24 @@ async def test_two_processes_may_make_worktrees_of_one_repository(here: Place) -
         *((here, other)[n % 2].worktrees.create(f"T{n}", here.base) for n in range(12))
     )
     assert all((worktree.path / "a.txt").exists() for worktree in made)
+
+
+def test_a_worktree_is_its_makers_also_while_that_is_written_down_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark_ready(tmp_path)
+    seen = []
+    write_text = Path.write_text
+
+    def in_two(path: Path, text: str, **options: str) -> int:
+        write_text(path, "", **options)
+        seen.append(owner_lives(tmp_path / READY))
+        return write_text(path, text, **options)
+
+    monkeypatch.setattr(Path, "write_text", in_two)
+    mark_ready(tmp_path, ("src",))
+    assert seen == [True]
+    assert folders_in(tmp_path) == ("src",)
 
 
 async def test_many_tasks_one_after_the_other_leave_nothing_behind(here: Place) -> None:
