@@ -72,6 +72,10 @@ class Commands:
 
     def cancel(self, task_ids: Iterable[str] | None = None) -> None:
         """Cancel these tasks, or all. What is already queued for landing is finished work, and lands."""
+        chosen = None if task_ids is None else tuple(task_ids)
+        self._rest.once_begun(lambda: self._cancel(chosen))
+
+    def _cancel(self, task_ids: Iterable[str] | None) -> None:
         for view in self._chosen(task_ids):
             if view.state is TaskState.ELSEWHERE:
                 self._bus.notice("info", f"{view.id} is worked on {view.last}: cancel it there", view.id)

@@ -35,6 +35,13 @@ class Rest:
         else:
             go()
 
+    def once_begun(self, go: Callable[[], None]) -> None:
+        """Do what makes no run go on: at once, but not before it has begun and its tasks are known."""
+        if self._held and not self.begun:
+            self._wishes.append(go)
+        else:
+            go()
+
     def refuse(self) -> None:
         """Forget the wishes: the run cannot go on."""
         self._wishes.clear()
