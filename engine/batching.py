@@ -159,6 +159,13 @@ class Batcher(Generic[T]):
         if self._running:
             await asyncio.wait(tuple(self._running))
 
+    async def cancel(self) -> None:
+        """Cancel the batches on their way, and wait until they have ended."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(tuple(self._running))
+
     # Questions
 
     @property

@@ -8,6 +8,7 @@ within the grace come along for nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
@@ -169,12 +170,18 @@ class Lander:
             "git", self._batcher.pending, self._batcher.oldest_at, self._max_batch, self._max_age
         )
 
-    async def close(self) -> None:
-        """Wait for the train in motion; nothing more leaves."""
+    async def close(self, within: float | None = None) -> None:
+        """Wait for the train in motion, no longer than `within` seconds, and end it then; nothing more leaves.
+
+        It may be ended at any moment: what it has pushed is found on the target, and the rest stays queued.
+        """
         self._closing = True
         if self._leaving is not None:
             self._leaving.cancel()
-        await self._batcher.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._batcher.close()
+        await self._batcher.cancel()
 
     async def _run(self, cargo: Sequence[Cargo]) -> None:
         """Run one train; whatever happens, each passenger gets an answer."""
@@ -190,7 +197,11 @@ class Lander:
                 self._depart_with(number, aboard)
             return late
 
-        result = await self._land(aboard, more, lambda stage, detail: self._moved(number, stage, detail))
+        try:
+            result = await self._land(aboard, more, lambda stage, detail: self._moved(number, stage, detail))
+        except asyncio.CancelledError:
+            self._answer(number, aboard, TrainResult(problem="the run stops"))
+            raise
         try:
             await self._arrived(number, result)
         finally:

@@ -139,6 +139,7 @@ class Orchestrator:
             while True:
                 await self._settled()
                 if self._course.failure is not None:
+                    await self._parts.lander.close(STOP_WITHIN)
                     if self._course.halted:
                         self._bus.notice("error", str(self._course.failure))
                         await self._finish()
@@ -279,10 +280,12 @@ class Orchestrator:
         """Stop: the running attempts are cancelled and taken up by the next run; a train in motion may arrive."""
         self._dispatcher.drain()
         self._dispatcher.cancel_running()
+        clock = asyncio.get_running_loop().time
+        end = clock() + STOP_WITHIN
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_WITHIN):
+            async with asyncio.timeout_at(end):
                 await self._dispatcher.wait()
-                await self._parts.lander.close()
+        await self._parts.lander.close(end - clock())
         self._tell_left_batches()
 
     def _tell_left_batches(self) -> None:

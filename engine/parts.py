@@ -143,7 +143,7 @@ class Parts:
 
     async def close(self) -> None:
         """Close everything, the journal last; one part's failure does not keep the others open."""
-        steps: list[Callable[[], Awaitable[object]]] = [self.lander.close]
+        steps: list[Callable[[], Awaitable[object]]] = [lambda: self.lander.close(0.0)]
         if self.batcher is not None:
             steps.append(self.batcher.close)
         if self.client is not None:

@@ -208,3 +208,17 @@ async def test_a_train_that_brings_only_states_pushes_for_nobody(yard: Any) -> N
     await lander.mark(states)
     assert sample.pushes("taskyard/board") == 1
     await lander.close()
+
+
+async def test_a_train_that_is_ended_at_the_close_answers_whoever_waits(yard: Any) -> None:
+    lander, bus, sample = await yard()
+    heard: list[Event] = []
+    bus.subscribe(heard.append)
+    async with lander._train._gate.hold():  # It stands as long as another lands.
+        waiting = asyncio.ensure_future(lander.land(cargo(sample, "A", {"a.txt": "a\n"})))
+        await asyncio.sleep(0)
+        lander.depart()
+        await asyncio.sleep(0)
+        await lander.close(0.0)
+        assert await waiting == Kept("the run stops")
+    assert [type(event) for event in heard] == [ev.TrainDeparted]

@@ -15,7 +15,7 @@ import pytest
 
 from engine import orchestrator
 from engine.errors import PreflightError
-from engine.events import Event, Noticed, StageStarted, TaskReopened
+from engine.events import Event, Noticed, StageStarted, TaskReopened, TrainMoved
 from engine.following import Follower
 from engine.model import TaskState
 from engine.parts import Parts
@@ -43,7 +43,9 @@ MakeEngine = Callable[..., EngineThread]
 def engine(repo: Callable[..., SampleRepository], tmp_path: Path) -> Iterator[MakeEngine]:
     made: list[EngineThread] = []
 
-    def make(agent: str = WORKS, *, folder: Path | None = None, **options: Any) -> EngineThread:
+    def make(
+        agent: str = WORKS, *, folder: Path | None = None, check: str = "true", **options: Any
+    ) -> EngineThread:
         root = folder or repo({"tasks/board.md": BOARD}).path
         overrides = {
             "roles.planner.kind": "none",
@@ -51,6 +53,7 @@ def engine(repo: Callable[..., SampleRepository], tmp_path: Path) -> Iterator[Ma
             "roles.implementer.kind": "command",
             "roles.implementer.command": ["/bin/sh", "-c", agent],
             "git.max_age": "0.2s",
+            "verify.command": check,
         }
         environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
         settings = load_settings(root, overrides=overrides, environ={})
@@ -104,6 +107,27 @@ def test_stopping_ends_what_runs_and_leaves_no_process(engine: MakeEngine) -> No
     assert running.finished is not None
     assert running.finished.status == "interrupted"
     assert strays(run) == ()
+
+
+def test_stopping_ends_the_check_of_a_train_and_keeps_its_cargo_queued(
+    engine: MakeEngine, repo: Callable[..., SampleRepository]
+) -> None:
+    sample = repo({"tasks/board.md": BOARD})
+    heard: list[Event] = []
+    running = engine(
+        folder=sample.path, check="test $(ls done | wc -l) -lt 2 || sleep 600", listener=heard.append
+    )
+    running.start()
+    until(lambda: any(isinstance(event, TrainMoved) and event.stage == "verify" for event in tuple(heard)))
+    run = running.latest().run.run
+    until(lambda: strays(run))
+    assert running.stop(PATIENCE)
+    assert running.error is None
+    assert heard[-1] is running.finished
+    assert strays(run) == ()
+    assert running.latest().counts == {TaskState.TO_LAND: 2}
+    queued = sample.git("for-each-ref", "--format=%(refname)", "refs/taskyard/queue")
+    assert [ref.rpartition("/")[2].partition("-")[0] for ref in queued.split()] == ["a", "b"]
 
 
 def test_stopping_at_any_moment_of_the_start_is_soon_done(engine: MakeEngine) -> None:
