@@ -16,6 +16,7 @@ from textual.command import Provider
 from textual.css.query import NoMatches
 from textual.driver import Driver
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from engine.errors import TaskyardError
 from engine.snapshot import Snapshot
@@ -155,7 +156,8 @@ class DashboardApp(App[int]):
 
     def _handle_exception(self, error: Exception) -> None:
         # As the app ends, screens lose their parts before they go: whoever looks for one then has found none.
-        if self.is_running or not isinstance(error, NoMatches):
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if self.is_running or not isinstance(cause, NoMatches):
             super()._handle_exception(error)
 
     def _fatal_error(self) -> None:

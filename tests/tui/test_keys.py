@@ -16,6 +16,7 @@ from textual.geometry import Region, Size
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 from textual.widgets._toast import Toast
+from textual.worker import WorkerFailed
 
 from engine import events as ev
 from engine.model import Lane, Task, TaskState
@@ -725,25 +726,27 @@ async def ended_slowly(
     meanwhile: Callable[[DashboardApp], Awaitable[None]],
     after: Callable[[FrameScreen], None] = lambda screen: None,
 ) -> DashboardApp:
-    """An app that has ended, by its main screen or the one of the task `opened`.
+    """An app that has ended, by its main screen, the one of the task `opened`, or the palette.
 
     `meanwhile` comes between the removal of the screen's parts and that of the screen, as messages do, `after` then.
     """
     app = DashboardApp(moments.running())
     async with app.run_test(size=WIDE) as pilot:
         await ready(app)
-        if opened:
+        if opened == "palette":
+            app.action_command_palette()
+        elif opened:
             app.open_task(opened)
-            await pilot.pause()
+        await pilot.pause()
         end = app._close_all
 
         async def end_slowly() -> None:
             screen = app.screen
-            assert isinstance(screen, FrameScreen)
             await screen.remove_children()
             await meanwhile(app)
             await end()
-            after(screen)
+            if isinstance(screen, FrameScreen):
+                after(screen)
 
         monkeypatch.setattr(app, "_close_all", end_slowly)
     return app
@@ -776,6 +779,18 @@ async def test_a_screen_that_comes_up_as_the_app_ends_may_lack_its_parts(
 
     app = await ended_slowly(opened, monkeypatch, mount)
     assert met
+    assert app.crash is None
+
+
+async def test_commands_that_are_looked_for_as_the_app_ends_have_no_list_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def search(app: DashboardApp) -> None:
+        assert isinstance(app.screen, Palette)
+        with pytest.raises(WorkerFailed, match="CommandList"):
+            await app.screen._gather_commands("x").wait()
+
+    app = await ended_slowly("palette", monkeypatch, search)
     assert app.crash is None
 
 
