@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from textual import events
@@ -110,6 +110,10 @@ class DashboardApp(App[int]):
         self._heard: int | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         self._pulse = Pulse(self._beat, quick=FRAMES, calm=FRAMES_IN_CALM)
+        self.seen = False
+        """Whether the first frame is complete; until then the terminal is told nothing."""
+        self._unseen = ExitStack()
+        self._unseen.enter_context(self.batch_update())
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = theme_for(os.environ)
@@ -128,9 +132,16 @@ class DashboardApp(App[int]):
 
     # Frames
 
-    def on_mount(self) -> None:
-        """Start the source once the first frame is on the screen."""
-        self.call_after_refresh(self._begin)
+    def laid_out(self) -> None:
+        """Show the first frame at once, now that its parts have their sizes, and start the source after that.
+
+        Empty panels first would be one whole screen more for a slow line.
+        """
+        if not self.seen:
+            self.seen = True
+            self.show_frame()
+            self._unseen.close()
+            self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
         self._home = asyncio.get_running_loop()

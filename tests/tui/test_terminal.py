@@ -80,7 +80,7 @@ raise SystemExit(show(StagedSource("busy")))
 """
 
 
-@pytest.mark.parametrize("method", ["TerminalDriver.start_application_mode", "DashboardApp.on_mount"])
+@pytest.mark.parametrize("method", ["TerminalDriver.start_application_mode", "DashboardApp.laid_out"])
 def test_a_signal_as_the_dashboard_comes_up_ends_it_in_order(method: str) -> None:
     with Terminal(["-c", SIGNALLED.format(method=method)]) as terminal:
         assert terminal.end() == 128 + signal.SIGHUP
@@ -338,6 +338,13 @@ def test_an_escape_that_a_key_follows_at_once_is_the_escape_key() -> None:
         terminal.press("\x1bq")
         terminal.until_shows("Quit in the middle of the run?")
         assert "esc closes" not in terminal.text
+
+
+def test_what_is_drawn_first_is_the_whole_screen() -> None:
+    with stage("finished", 120, 40) as terminal:
+        terminal.until_shows("q quits")
+        before, _ = terminal.raw.split(b"T2.06", 1)
+        assert before.count(b"1 Dispatch") == 1, "no panel stood there empty before"
 
 
 def test_a_run_that_stands_still_costs_not_one_byte() -> None:

@@ -83,8 +83,12 @@ class Guarded(ClosedOnce):
         width, height = screen.app.size
         small = width < LEAST[0] or height < LEAST[1]
         for note in screen.query(TooSmallNote):
-            note.display = small
-            note.update(Content(f"terminal too small: needs {ENOUGH[0]}×{ENOUGH[1]}, has {width}×{height}"))
+            if small:  # other words lay the whole screen out anew, also where nobody sees them
+                note.update(
+                    Content(f"terminal too small: needs {ENOUGH[0]}×{ENOUGH[1]}, has {width}×{height}")
+                )
+            if note.display != small:
+                note.display = small
 
 
 class FrameScreen(Guarded, ModeBound, Screen[None]):

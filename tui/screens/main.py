@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.geometry import Region
 
 from tui.estimates import Forecast
 from tui.format import fit
@@ -179,6 +180,18 @@ class MainScreen(FrameScreen):
         self.set_class(not everything, "-alone")
         self.set_class(layout == "narrow", "-narrow")
         self.set_class(self.app.size.height >= 36, "-tall")
+
+    def on_screen_resume(self) -> None:
+        """Tell when all parts have been laid out, which Textual does after this."""
+        self.call_next(self.dashboard.laid_out)
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        """Draw anew; what was never drawn is drawn once, and not once more for this."""
+        if self.is_attached and not self.dashboard.seen:
+            repaint = False
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def on_resize(self, event: events.Resize) -> None:
         """Another size may need another layout."""
