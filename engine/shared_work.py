@@ -99,8 +99,10 @@ class SharedTaskWork(TaskWork):
             return False
         finally:
             del self._claims[task.id]
-            await permitted.give_back()
-            await self._share.release(claim)
+            try:
+                await permitted.give_back()
+            finally:  # also for who is cancelled once more: nobody else would ever give it back
+                await self._share.release(claim)
         return True
 
     @staticmethod
@@ -242,7 +244,8 @@ class _PermittedSlot(Slot):
     async def give_back(self) -> None:
         """Give the permits back, and keep the slot as it is."""
         held, self._held = self._held, []
-        for lock in held:
-            await lock.release()
+        async with contextlib.AsyncExitStack() as all_of_them:  # whatever becomes of one
+            for lock in held:
+                all_of_them.push_async_callback(lock.release)
         if self._going:
             await asyncio.wait(tuple(self._going))

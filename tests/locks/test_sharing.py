@@ -9,13 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.claims import Outcome
+from engine.claims import Claim, Outcome
+from engine.dispatch import Slot
 from engine.errors import LockLostError, LockStoreAwayError, PreflightError
 from engine.figures import PeerFigures
 from engine.git.cargo import Cargo
 from engine.locks import DistributedLock, LockStore
 from engine.locks.names import lock_name
+from engine.model import Task
+from engine.shared_work import SharedTaskWork, _PermittedSlot
 from engine.sharing import Crew, Share, Terms
+from engine.work import TaskWork
 from tests.locks.conftest import Place
 
 LEASE = 60.0
@@ -159,6 +163,59 @@ async def test_who_leaves_as_its_last_words_are_not_heard_gives_all_back(
     monkeypatch.setattr(one.crew, "leave", away)
     await join.leave(one)
     assert await two.claim("T1", nothing) is not None
+
+
+async def test_a_task_that_is_cancelled_twice_is_given_back_all_the_same(
+    join: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = await join("one"), await join("two")
+    at_work, giving_back = asyncio.Event(), asyncio.Event()
+
+    class Work(SharedTaskWork):
+        def __init__(self) -> None:
+            self._share, self._claims, self._lost = one, {}, set()
+            self._types = self._lanes = {}
+
+        def _left_out(self, task: Task) -> bool:
+            return False
+
+        async def _taken_over(self, task: Task, claim: Claim) -> bool:
+            return False
+
+    async def works(*_: object) -> None:
+        at_work.set()
+        await asyncio.Event().wait()
+
+    async def slowly(_: object) -> None:
+        giving_back.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(TaskWork, "_turn", works)
+    monkeypatch.setattr(_PermittedSlot, "give_back", slowly)
+    slot = Slot(nothing, lambda: asyncio.sleep(0))
+    working = asyncio.create_task(Work()._claimed(Task("T1", "Do it"), slot))
+    await at_work.wait()
+    working.cancel()
+    await giving_back.wait()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert await two.claim("T1", nothing) is not None
+
+
+async def test_permits_that_are_given_back_as_their_task_is_cancelled_are_free_all(join: Party) -> None:
+    one, two = await join("one"), await join("two")
+    slot = _PermittedSlot(
+        Slot(nothing, lambda: asyncio.sleep(0)), [one.permits("type:docs", 1), one.permits("lane:fast", 1)]
+    )
+    await slot.acquire()
+    giving = asyncio.create_task(slot.give_back())
+    await asyncio.sleep(0)
+    giving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await giving
+    for name in ("type:docs", "lane:fast"):
+        await asyncio.wait_for(two.permits(name, 1).take(), 20)
 
 
 async def test_who_does_not_come_to_take_part_is_not_there(
