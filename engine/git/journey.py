@@ -78,7 +78,8 @@ class Journey:
                 await self._track.upstream.push(tip, expected=upstream)
                 return await self._arrived(pushed=True, tip=tip)
             except PushRejectedError as error:
-                if error.kind == "unknown" and tip and await self._did_arrive(tip):
+                # A connection may break behind the landing as well as before it.
+                if error.kind in ("unknown", "unreachable") and tip and await self._did_arrive(tip):
                     return await self._arrived(pushed=True, tip=tip)
                 if error.kind not in ("moved", "locked", "unknown") or not more:
                     return self._result(problem=str(error))

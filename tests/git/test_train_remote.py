@@ -127,6 +127,17 @@ async def test_a_push_that_arrived_but_was_not_answered_counts_once(yard: Open) 
     assert here.refs("refs/taskyard/queue") == []
 
 
+async def test_a_push_whose_connection_broke_behind_the_landing_counts_once(yard: Open) -> None:
+    here = await yard()
+    hook = here.sample.remote / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text('#!/bin/sh\ntest "$1" != committed || kill -9 $PPID\n')
+    hook.chmod(0o755)
+    result = await here.land(await here.cargo("T1", {"a": "x\n"}))
+    assert (landed(result), result.pushed, result.problem, here.waits) == (["T1"], True, "", [])
+    assert here.refs("refs/taskyard/queue") == []
+
+
 async def test_what_the_target_has_already_lands_without_a_push(yard: Open) -> None:
     here = await yard()
     one, two = await here.cargo("T1", {"a": "x\n"}), await here.cargo("T2", {"b": "x\n"})
