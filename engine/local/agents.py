@@ -16,6 +16,7 @@ from engine.local.attempts import Attempts
 from engine.local.context import RunContext
 from engine.local.guarding import Guarding
 from engine.model import AnswerSource, Plan, Role, Stage
+from engine.roles.agent_output import AgentReader
 from engine.roles.command import AgentReport, run_agent
 from engine.roles.json_answers import BAD_ANSWER, read_json
 from engine.roles.requests import Requests, role_settings
@@ -106,6 +107,11 @@ class Agents:
             role, attempt, plan, context.command(attempt.task), diff, complaint
         )
         asked = await self._asked(role, attempt, Path(settings.command[0]).name, prompt)
+
+        def progress(line: str) -> None:
+            context.logs.progress(attempt, line)
+
+        reader = AgentReader(progress)
         try:
             async with self._guarding.stashes(task_id), self._guarding.repository(attempt):
                 said = await run_agent(
@@ -117,10 +123,11 @@ class Agents:
                     max_log=context.settings.run.max_log,
                     timeout=settings.timeout,
                     idle_timeout=settings.idle_timeout,
-                    progress=lambda line: context.logs.progress(attempt, line),
+                    progress=progress,
+                    reader=reader,
                 )
-        except TaskyardError as error:
-            self._ended(asked, error.message)
+        except BaseException as error:
+            self._broke_off(asked, reader, error)
             raise
         if said.usd is None:
             self._tell_unlimited(asked.model)
@@ -158,6 +165,27 @@ class Agents:
     def _ended(self, asked: ev.AgentAsked, problem: str) -> None:
         context = self._context
         context.bus.emit(ev.AgentEnded(at=context.now(), call=asked.call, task=asked.task, error=problem))
+
+    def _broke_off(self, asked: ev.AgentAsked, reader: AgentReader, error: BaseException) -> None:
+        """Tell of a turn that overran a limit or was cancelled; what it has told of its use by then was spent."""
+        problem = error.message if isinstance(error, TaskyardError) else "interrupted"
+        if not reader.usage.total and reader.usd is None:
+            if isinstance(error, TaskyardError):
+                self._ended(asked, problem)
+            return
+        self._budget.book(asked.task, reader.usd or 0.0)
+        self._context.bus.emit(
+            ev.CallFailed(
+                at=self._context.now(),
+                call=asked.call,
+                task=asked.task,
+                role=asked.role,
+                model=asked.model,
+                error=problem,
+                usage=reader.usage,
+                usd=reader.usd,
+            )
+        )
 
     async def _billed(self, asked: ev.AgentAsked, said: AgentReport) -> None:
         now = self._context.now()

@@ -48,12 +48,14 @@ async def run_agent(
     idle_timeout: float | None,
     max_log: int = MAX_LOG,
     progress: Callable[[str], None],
+    reader: AgentReader | None = None,
 ) -> AgentReport:
     """Run the command in `cwd`, the prompt on its stdin, its output in `log`.
 
-    Raises HaltedError when it cannot start, StageFailedError when it overruns a limit (seconds).
+    Who gives a `reader` of their own can see there what was used by a turn that came to no report. Raises HaltedError
+    when it cannot start, StageFailedError when it overruns a limit (seconds).
     """
-    reader = AgentReader(progress)
+    reader = reader or AgentReader(progress)
     try:
         result = await run_process(
             argv,

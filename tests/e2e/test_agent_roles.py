@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -145,6 +146,40 @@ def test_an_agent_that_tells_its_use_is_one_call_with_its_prompt(yard: Yard) -> 
     finished = events[-1]
     assert isinstance(finished, RunFinished)
     assert (finished.model_calls, finished.usd) == (2, 0.5)
+
+
+SPENT = {"type": "result", "result": "Done.", "usage": {"input_tokens": 5}, "total_cost_usd": 0.25}
+ONE_TASK = "".join(BOARD.splitlines(keepends=True)[:3])
+
+
+def test_what_an_agent_used_before_it_overran_its_limit_is_on_the_bill(yard: Yard) -> None:
+    yard.write(
+        board=ONE_TASK,
+        implementer=f"echo '{json.dumps(SPENT)}'; sleep 600",
+        limits='timeout = "3s"\n',
+        more="[run]\nmax_attempts = 1\n",
+    )
+    status, events, _ = yard.run()
+    assert status == 1
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (finished.failed, finished.tokens.total, finished.usd) == (1, 5, 0.25)
+
+
+def test_what_an_agent_used_before_the_run_was_stopped_is_on_the_bill(yard: Yard) -> None:
+    yard.write(board=ONE_TASK, implementer=f"echo '{json.dumps(SPENT)}'; sleep 600")
+    with forked.Popen(
+        [*PROGRAM, "run", "--json"], cwd=yard.made.path, env=environment(), stdout=subprocess.PIPE
+    ) as running:
+        deadline = time.monotonic() + 90
+        while (log := yard.log_of("implement")) is None or b"total_cost_usd" not in log.read_bytes():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=90)
+    finished = decode(out.splitlines()[-1])
+    assert isinstance(finished, RunFinished)
+    assert (finished.status, finished.usd) == ("interrupted", 0.25)
 
 
 def test_the_prompt_of_an_agent_is_there_while_it_works_and_when_the_run_was_killed(yard: Yard) -> None:
