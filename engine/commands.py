@@ -137,6 +137,9 @@ class Commands:
 
     def set_lane(self, task_id: str, lane: Lane) -> None:
         """Move a task to another lane, from its next attempt on; what it has queued for a batch is asked singly."""
+        self._rest.once_begun(lambda: self._set_lane(task_id, lane))
+
+    def _set_lane(self, task_id: str, lane: Lane) -> None:
         self._dispatcher.set_lane(task_id, lane)
         if lane is Lane.FAST and self._parts.batcher is not None:
             self._parts.batcher.withdraw(task_id)

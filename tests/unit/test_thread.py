@@ -17,7 +17,7 @@ from engine import orchestrator
 from engine.errors import PreflightError
 from engine.events import Event, Noticed, StageStarted, TaskReopened, TrainMoved
 from engine.following import Follower
-from engine.model import TaskState
+from engine.model import Lane, TaskState
 from engine.parts import Parts
 from engine.process import strays
 from engine.settings import load_settings
@@ -261,6 +261,7 @@ def test_nothing_that_is_wished_for_as_a_run_begins_starts_a_task_before_it_has(
     async def slowly(parts: Parts, *args: Any) -> Any:
         again.control.retry(["A"])
         again.control.cancel(["B"])
+        again.control.set_lane("A", Lane.ECONOMY)
         for _ in range(10):
             await asyncio.sleep(0)
         happened.append("begun")
@@ -279,6 +280,7 @@ def test_nothing_that_is_wished_for_as_a_run_begins_starts_a_task_before_it_has(
     until(lambda: again.done)
     assert again.finished is not None, again.error
     assert (again.finished.landed, again.finished.cancelled) == (1, 1)
+    assert again.latest().tasks[0].task.lane is Lane.ECONOMY
     assert not any("cannot be done" in notice.text for notice in again.latest().notices)
     for what in ("look", TaskReopened, StageStarted):
         assert happened.index("begun") < happened.index(what)
