@@ -102,26 +102,39 @@ class ModelClient:
         retries = Retries(self._retry, monotonic=self._monotonic, jitter=self._jitter)
         limiter = self.limiters.of(request.model)
         wasted, wasted_usd = Usage(), 0.0
+        builder = AnswerBuilder(request.model)
+
+        def waste() -> None:
+            nonlocal wasted, wasted_usd, builder
+            wasted += builder.usage
+            wasted_usd += self.money.prices.price(request.model, builder.usage) or 0.0
+            builder = AnswerBuilder(request.model)
+
         with await self.money.hold(request) as hold:
-            while True:
-                builder = AnswerBuilder(request.model)
-                try:
-                    answer = await self._try(request, builder, on_progress)
-                except LLMError as error:
-                    wasted += builder.usage
-                    wasted_usd += self.money.prices.price(request.model, builder.usage) or 0.0
-                    wait = retries.wait_after(error, limiter.pause_left)
-                    if on_failure is not None:
-                        on_failure(error, wait, wasted if wait is None else Usage())
-                    if wait is None:
-                        hold.settle(wasted_usd)
-                        raise
-                    # The limiter waits out its own pause.
-                    await self._sleep(max(0.0, wait - limiter.pause_left))
-                else:
-                    answer = msgspec.structs.replace(answer, wasted=wasted)
-                    hold.settle(self.money.usd_of(answer))
-                    return answer
+            try:
+                while True:
+                    try:
+                        answer = await self._try(request, builder, on_progress)
+                    except LLMError as error:
+                        waste()
+                        wait = retries.wait_after(error, limiter.pause_left)
+                        if on_failure is not None:
+                            on_failure(error, wait, wasted if wait is None else Usage())
+                        if wait is None:
+                            hold.settle(wasted_usd)
+                            raise
+                        # The limiter waits out its own pause.
+                        await self._sleep(max(0.0, wait - limiter.pause_left))
+                    else:
+                        answer = msgspec.structs.replace(answer, wasted=wasted)
+                        hold.settle(self.money.usd_of(answer))
+                        return answer
+            except asyncio.CancelledError:
+                waste()  # What had come by then is paid for.
+                hold.settle(wasted_usd)
+                if on_failure is not None and wasted.total:
+                    on_failure(LLMError("interrupted"), None, wasted)
+                raise
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """Ask the service how many tokens the prompt has; None where it cannot say."""

@@ -10,6 +10,7 @@ from engine.errors import BudgetReachedError
 from engine.llm.budget import Budget
 from engine.llm.messages import ModelAnswer
 from engine.llm.simulator import Answer, Fault, Scenario
+from engine.model import Usage
 from tests.llm.conftest import Connect, Simulate, request
 from tests.llm.raw_server import RawServer, sse
 
@@ -66,6 +67,56 @@ async def test_tokens_of_a_broken_answer_are_paid_for_too(simulate: Simulate, co
     assert plain is not None
     assert cost.usd > plain
     assert budget.spent == pytest.approx(cost.usd)
+
+
+async def test_what_had_come_of_an_answer_that_is_cancelled_is_paid_for(
+    simulate: Simulate, connect: Connect
+) -> None:
+    simulator = simulate(Scenario(faults=(Fault(kind="stalled"),), answers=(Answer(say="word " * 100),)))
+    budget = Budget(run_usd=5.0)
+    client = connect(simulator.url, budget=budget)
+    begun = asyncio.Event()
+    heard: list[tuple[str, float | None, Usage]] = []
+    calling = asyncio.ensure_future(
+        client.call(
+            request(),
+            on_progress=lambda progress: begun.set(),
+            on_failure=lambda error, wait, wasted: heard.append((error.message, wait, wasted)),
+        )
+    )
+    await begun.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    ((words, wait, wasted),) = heard
+    assert (words, wait, wasted.input > 0) == ("interrupted", None, True)
+    assert budget.spent == pytest.approx(client.money.prices.price(request().model, wasted))
+    assert budget.reserved == 0.0
+
+
+async def test_broken_answers_are_paid_for_by_who_is_cancelled_before_the_next_try(
+    simulate: Simulate, connect: Connect
+) -> None:
+    simulator = simulate(Scenario(faults=(Fault(kind="truncated"),), answers=(Answer(say="word " * 100),)))
+    budget = Budget(run_usd=5.0)
+    resting = asyncio.Event()
+
+    async def rest(seconds: float) -> None:
+        resting.set()
+        await asyncio.Event().wait()
+
+    client = connect(simulator.url, budget=budget, sleep=rest)
+    heard: list[Usage] = []
+    calling = asyncio.ensure_future(
+        client.call(request(), on_failure=lambda error, wait, wasted: heard.append(wasted))
+    )
+    await resting.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert heard[0] == Usage()
+    assert heard[1].output > 0
+    assert budget.spent == pytest.approx(client.money.prices.price(request().model, heard[1]))
 
 
 async def test_an_answer_under_another_name_is_paid_for_as_what_was_asked_for(connect: Connect) -> None:
