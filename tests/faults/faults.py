@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from engine import events as ev
-from engine.git.repository import FAULT_POINT
+from engine.git.child import FAULT_POINT
 from tests.faults.process import Run
 from tests.faults.yard import Yard
 

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.board import combined, with_statuses
+from engine.git.child import commands
 from engine.git.names import slug
-from engine.git.repository import Repository, _commands
+from engine.git.repository import Repository
 from engine.git.train import Cargo, Checked, Train
 from engine.git.upstream import Upstream
 from engine.git.worktrees import Worktrees
@@ -70,7 +71,7 @@ async def main(checkout: Path, root: Path) -> None:
         assert len(result.landed) == len(cargo), result
     for task in TASKS:
         assert await worktrees.release(task, landed_in=train.tip), task
-    print(next(_commands) - 1)
+    print(next(commands) - 1)
 
 
 if __name__ == "__main__":

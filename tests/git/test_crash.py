@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.git.repository import FAULT_POINT
+from engine.git.child import FAULT_POINT
 from tests import forked
 from tests.git.crash_run import TASKS
 from tests.git.test_worktrees import state
