@@ -19,7 +19,7 @@ from tests.sample_repository import SampleRepository, make_sample_repository
 from tests.tui.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-c", "import sys; from tui.cli import main; sys.exit(main())")
+COMMAND = (sys.executable, "-c", "import sys; from tui.start import main; sys.exit(main())")
 TASKS = 9
 AGENT = """\
 import pathlib, re, sys, time
