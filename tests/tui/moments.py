@@ -260,6 +260,7 @@ def lessons(folder: Path) -> Lookups:
         )
     store.add("fix_bug", "verify", "timeout", "the cart fixture sleeps", resolution="use the fake clock")
     store.add("feature", "judge", "verdict_refused", "bankers' rounding", resolution="ROUND_HALF_UP")
+    store.most_frequent()  # waits until the index has them all: a list of these is of what that has
     return Lookups(lambda: LessonSearch(store))
 
 
