@@ -107,11 +107,7 @@ class Agents:
             role, attempt, plan, context.command(attempt.task), diff, complaint
         )
         asked = await self._asked(role, attempt, Path(settings.command[0]).name, prompt)
-
-        def progress(line: str) -> None:
-            context.logs.progress(attempt, line)
-
-        reader = AgentReader(progress)
+        reader = AgentReader(lambda line: context.logs.progress(attempt, line))
         try:
             async with self._guarding.stashes(task_id), self._guarding.repository(attempt):
                 said = await run_agent(
@@ -123,7 +119,6 @@ class Agents:
                     max_log=context.settings.run.max_log,
                     timeout=settings.timeout,
                     idle_timeout=settings.idle_timeout,
-                    progress=progress,
                     reader=reader,
                 )
         except BaseException as error:

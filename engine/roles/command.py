@@ -6,7 +6,7 @@ Its exit status alone never decides: the change it made and our own verification
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -47,15 +47,13 @@ async def run_agent(
     timeout: float,
     idle_timeout: float | None,
     max_log: int = MAX_LOG,
-    progress: Callable[[str], None],
-    reader: AgentReader | None = None,
+    reader: AgentReader,
 ) -> AgentReport:
-    """Run the command in `cwd`, the prompt on its stdin, its output in `log`.
+    """Run the command in `cwd`, the prompt on its stdin, its output in `log` and read by a `reader` of its own.
 
-    Who gives a `reader` of their own can see there what was used by a turn that came to no report. Raises HaltedError
-    when it cannot start, StageFailedError when it overruns a limit (seconds).
+    The reader knows what was used by a turn that came to no report as well. Raises HaltedError when it cannot start,
+    StageFailedError when it overruns a limit (seconds).
     """
-    reader = reader or AgentReader(progress)
     try:
         result = await run_process(
             argv,

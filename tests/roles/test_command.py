@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from engine.errors import HaltedError, StageFailedError
 from engine.model import Plan, Usage, Verdict
 from engine.process import child_environment
+from engine.roles.agent_output import AgentReader
 from engine.roles.command import AgentReport, run_agent
 from engine.roles.json_answers import WANTED, read_json
 
@@ -51,7 +52,7 @@ def play(tmp_path: Path) -> Play:
             "log": tmp_path / "agent.log",
             "timeout": 20.0,
             "idle_timeout": 10.0,
-            "progress": lines.append,
+            "reader": AgentReader(lines.append),
         }
         prompt = options.pop("prompt", "Do it.")
         return await run_agent([str(agent)], prompt, **(given | options)), lines
@@ -167,7 +168,7 @@ async def test_an_agent_that_cannot_start_halts_the_run_by_name(tmp_path: Path) 
             log=tmp_path / "log",
             timeout=5.0,
             idle_timeout=None,
-            progress=lambda line: None,
+            reader=AgentReader(lambda line: None),
         )
     assert "PATH" in caught.value.hint
 
