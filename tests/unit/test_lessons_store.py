@@ -276,8 +276,8 @@ async def test_a_file_that_goes_as_it_is_about_to_be_watched_is_followed_once_it
                 file.parent.rmdir()
         return found
 
-    identity = follow._identity
-    monkeypatch.setattr(follow, "_identity", gone_after_the_look)
+    identity = follow.identity_of
+    monkeypatch.setattr(follow, "identity_of", gone_after_the_look)
     monkeypatch.setattr(follow, "LOOK_MS", 100)
     lessons, stop = LessonStore(file, tmp_path / "shared.idx.db"), asyncio.Event()
     following = asyncio.create_task(lessons.follow(stop))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+
+from engine.store.connection import identity_of
 
 STEP_MS = 10
 DEBOUNCE_MS = 40
@@ -24,7 +25,7 @@ async def follow_file(path: Path, changed: Callable[[], Awaitable[object]], stop
 
     path.parent.mkdir(parents=True, exist_ok=True)
     while not stop.is_set():
-        watched = _identity(path)
+        watched = identity_of(path)
         try:
             async for _ in awatch(
                 path if watched else path.parent,
@@ -37,20 +38,12 @@ async def follow_file(path: Path, changed: Callable[[], Awaitable[object]], stop
                 recursive=False,
             ):
                 await changed()
-                if _identity(path) != watched:
+                if identity_of(path) != watched:
                     break
         except FileNotFoundError:
             # It went between the look and the watch, as under a checkout of another branch, or its folder is gone.
             await changed()
-            if _identity(path.parent) is None:
+            if identity_of(path.parent) is None:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_MS / 1000):
                         await stop.wait()
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
