@@ -106,7 +106,6 @@ class DashboardApp(App[int]):
         self.frame = self.look(source)
         self._heeded = self.frame.snapshot
         self._since = self.frame.now
-        self._ending = False
         self._heard: int | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         self._pulse = Pulse(self._beat, quick=FRAMES, calm=FRAMES_IN_CALM)
@@ -156,7 +155,7 @@ class DashboardApp(App[int]):
     def hear(self, number: int) -> None:
         """Quit, as this signal asks for, at any moment of the start and the end as well; the first one counts."""
         if self._heard is None:
-            self._heard, self._ending = number, True
+            self._heard = number
             if self._home is not None:
                 with suppress(RuntimeError):  # the loop has ended
                     self._home.call_soon_threadsafe(self.end, number)
@@ -330,7 +329,7 @@ class DashboardApp(App[int]):
         """Whoever is at the keys or the mouse sees at once what comes of it; after a quit, nothing does."""
         if isinstance(event, events.InputEvent | events.Paste):
             # Thousands of keys may stand between a signal and its end, and each would take its time.
-            if self._ending or not self.screen_stack:
+            if self._heard is not None or not self.screen_stack:
                 return
             self._pulse.hurry()
         if isinstance(event, events.Paste):
