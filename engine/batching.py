@@ -160,11 +160,10 @@ class Batcher(Generic[T]):
             await asyncio.wait(tuple(self._running))
 
     async def cancel(self) -> None:
-        """Cancel the batches on their way, and wait until they have ended."""
+        """Close, and cancel the batches on their way instead of waiting for them."""
         for task in self._running:
             task.cancel()
-        if self._running:
-            await asyncio.wait(tuple(self._running))
+        await self.close()
 
     # Questions
 
