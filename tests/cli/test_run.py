@@ -339,12 +339,16 @@ def test_a_run_that_could_not_begin_is_not_told_of(repo: Repo) -> None:
     assert "nothing was run here yet" in said.err
 
 
-def test_a_second_signal_ends_the_run_at_once_and_says_so(repo: Repo, tmp_path: Path) -> None:
-    begun, err = tmp_path / "begun", tmp_path / "err"
-    deaf = (
+def _deaf(begun: Path) -> str:
+    """What an agent begins with that hears no SIGTERM, and tells that it is so by a file."""
+    return (
         f"import pathlib, signal\nsignal.signal(15, signal.SIG_IGN)\npathlib.Path({str(begun)!r}).touch()\n"
     )
-    made = project(repo, agent=deaf + SLOW)
+
+
+def test_a_second_signal_ends_the_run_at_once_and_says_so(repo: Repo, tmp_path: Path) -> None:
+    begun, err = tmp_path / "begun", tmp_path / "err"
+    made = project(repo, agent=_deaf(begun) + SLOW)
     with err.open("wb") as file:
         running = start("run", "--json", at=made.path, stderr=file)
     until(begun.exists)
@@ -364,10 +368,7 @@ def test_a_terminal_that_is_closed_stops_the_run_cleanly_by_both_of_its_signals(
 ) -> None:
     """The shell sends one to what it has started, and the kernel another once the shell has gone."""
     begun, err = tmp_path / "begun", tmp_path / "err"
-    deaf = (
-        f"import pathlib, signal\nsignal.signal(15, signal.SIG_IGN)\npathlib.Path({str(begun)!r}).touch()\n"
-    )
-    made = project(repo, agent=deaf + SLOW)
+    made = project(repo, agent=_deaf(begun) + SLOW)
     with err.open("wb") as file:
         running = start("run", "--json", at=made.path, stderr=file)
     until(begun.exists)
